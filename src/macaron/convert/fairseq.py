@@ -93,12 +93,10 @@ def _tokenizer(
 ) -> MacaronTokenizer:
     tokenizer_kind: TokenizerKind = "translation" if kind == "translation" else "encoder"
     size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[_TABLES[0]])
-    if size != rows:
-        raise MacaronError(
-            f"{dictionary} has {size} entries (with {len(SPECIALS[tokenizer_kind])} special tokens), but the "
-            f"embedding in {checkpoint.path} has {rows} rows. Give the dict.txt that the model was trained "
-            "with, including the 'madeupword' lines that pad it to a multiple of 8."
-        )
+    entries = f"{size} entries (with {len(SPECIALS[tokenizer_kind])} special tokens)"
+    other = f"{dictionary} has {entries}, but the embedding in {checkpoint.path} has {rows} rows"
+    remedy = "Give that of the model, including the 'madeupword' lines that pad it to a multiple of 8."
+    require(size == rows, f"{other}. {remedy}")
     return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
 
 
@@ -250,10 +248,9 @@ def _norm(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> str:
     for stack in stacks:
         version = checkpoint.tensors.get(f"{stack}.version")
         if version is None or version.numel() != 1 or version.is_complex() or not float(version) >= 2:
-            raise MacaronError(
-                f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind, without a norm after "
-                "the last layer. Macaron's pre-norm models have that norm, so it cannot be converted"
-            )
+            oldest = f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind"
+            lacks = "without a norm after the last layer. Macaron's pre-norm models have that norm"
+            raise MacaronError(f"{oldest}, {lacks}, so it cannot be converted")
     return "pre"
 
 

@@ -94,17 +94,15 @@ def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
     content = read_pickled(path)
+    expected = f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model'"
     if not isinstance(content, dict) or "args" not in content or "model" not in content:
         keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
-        raise MacaronError(
-            f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
-        )
+        raise MacaronError(f"{expected}, found {keys or 'none'}")
     args, model = content["args"], content["model"]
     if not isinstance(args, argparse.Namespace) or not isinstance(model, dict) or not model:
-        raise MacaronError(
-            f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
-            f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
-        )
+        wanted = "'args' should hold the settings (argparse.Namespace) and 'model' the weights by name"
+        found = f"{type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
+        raise MacaronError(f"{path}: {wanted}, but they are {found}")
     # Others are for messages alone, and may be endless: lists in lists that are one another.
     simple = (str, int, float, type(None))
     settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
@@ -170,11 +168,9 @@ def _names_in(path: Path, zipped: bool) -> set[str]:
                     found |= {str(name).replace(" ", ".") for opcode, name, _ in opcodes if opcode.name == "GLOBAL"}
             finally:
                 if stream.tell() > _LONGEST_PICKLE:
-                    raise MacaronError(
-                        f"{path}: refused, and nothing in it was run: besides the weights it has more than "
-                        f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint. "
-                        "Get the file from a source you trust."
-                    )
+                    size = f"besides the weights it has more than {_LONGEST_PICKLE >> 20} MB of pickled data"
+                    refused = f"{path}: refused, and nothing in it was run: {size}, far more than a fairseq checkpoint"
+                    raise MacaronError(f"{refused}. Get the file from a source you trust.")
     return found
 
 

@@ -46,9 +46,8 @@ class Catalogue:
         self.models: dict[str, ServedModel] = {}
         for model in map(_served, arguments):
             if (other := self.models.setdefault(model.name, model)) is not model:
-                raise UsageError(
-                    f"{model.folder} and {other.folder} are both {model.name}: serve one of them, or two servers"
-                )
+                both = f"{model.folder} and {other.folder} are both {model.name}"
+                raise UsageError(f"{both}: serve one of them, or two servers")
         self.pairs = {(model.source, model.target): model for model in self.models.values() if model.source}
         #: Codes of the languages that can be translated; and all codes, those first.
         self.sources = list(dict.fromkeys(source for source, _ in self.pairs))

@@ -54,11 +54,9 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
         if found.name != "model" and found != folder:
             update = int(found.name.partition("-")[2])
             which = "the best so far" if found.name.startswith("best-") else "the last"
-            print(
-                f"{folder} has no final model yet: using its checkpoint of update {update:,} ({which}). To finish "
-                f"the run: {resume_command(folder)}",
-                file=sys.stderr,
-            )
+            using = f"using its checkpoint of update {update:,} ({which})"
+            finish = f"To finish the run: {resume_command(folder)}"
+            print(f"{folder} has no final model yet: {using}. {finish}", file=sys.stderr)
         folder = found
     require(folder.exists(), f"{folder}: no such folder. Give a model folder, such as RUN/model.")
     require(folder.is_dir(), f"{folder} is a file; give its folder")
@@ -252,9 +250,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     try:
         found = {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
     except Exception as error:  # safetensors raises nearly anything for a damaged file
-        raise MacaronError(
-            f"{folder}: the weights cannot be read; the file is damaged or does not fit config.json. {_REMEDY} "
-            f"({first_line(error)})"
-        ) from error
+        what = "the weights cannot be read; the file is damaged or does not fit config.json"
+        raise MacaronError(f"{folder}: {what}. {_REMEDY} ({first_line(error)})") from error
     prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
     return {name.removeprefix(prefix): tensor for name, tensor in found.items()}

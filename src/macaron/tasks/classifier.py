@@ -185,10 +185,8 @@ class EncoderOnDevice:
 
     def memory_explained(self, examples: str) -> Any:
         """A context in which running out of memory raises a message that says what to change."""
-        return memory_explained(
-            f"out of memory with {examples} of up to {self.max_length} tokens: take a smaller --batch-size or "
-            "--max-length"
-        )
+        what = f"out of memory with {examples} of up to {self.max_length} tokens"
+        return memory_explained(f"{what}: take a smaller --batch-size or --max-length")
 
 
 class Predictor(EncoderOnDevice):

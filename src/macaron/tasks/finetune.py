@@ -222,19 +222,17 @@ def finetune_csv(
         metrics += ("f1", "matthews")
     progress, signals, tuner = Progress(), StopSignals(), load()
     data, held = (tuner.encode(tables[name].texts, objective, tables[name].values) for name in ("train", "dev"))
-    cut = data.truncated + held.truncated
     classes = f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
-    progress.say(
-        f"{len(data):,} examples, {len(held):,} to score on; {f'a score, {label}' if regression else classes}"
-        + (f"; {cut:,} are longer than {tuner.max_length} tokens and cut" if cut else "")
-    )
+    said = f"{len(data):,} examples, {len(held):,} to score on; {f'a score, {label}' if regression else classes}"
+    if cut := data.truncated + held.truncated:
+        said += f"; {cut:,} are longer than {tuner.max_length} tokens and cut"
+    progress.say(said)
     if choose_rate:
         rate, reason = usual_rate(tuner.model.config.hidden_size, settings.updates(len(data)))
         settings = replace(settings, learning_rate=rate)
         progress.say(f"learning rate {rate:g} ({reason}; --learning-rate sets another)")
     files = {name: table.name for name, table in tables.items()}
-    described = {**files, "texts": list(texts), "label": label, **asdict(settings)}
-    write_json(out / "settings.json", described)
+    write_json(out / "settings.json", {**files, "texts": list(texts), "label": label, **asdict(settings)})
     history: list[str] = []
 
     def after_epoch(record: dict[str, Any]) -> None:

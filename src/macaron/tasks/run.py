@@ -66,7 +66,9 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         if resume and _is_finished(recipe, out):
             if processes.first:
                 print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
-            return processes.first and not _is_reported(out)
+            # The report is written last; the process may have been killed before.
+            report, ended = out / "report.html", (out / "summary.json").stat().st_mtime_ns
+            return processes.first and not (report.is_file() and report.stat().st_mtime_ns >= ended)
         _train(recipe, out, resume, before is None, processes, started)
         return processes.first
 
@@ -156,12 +158,6 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
         return False
     state = run_state(kept[-1])
     return bool(state.update == done and stopping.over(recipe.train, state, state.seconds))
-
-
-def _is_reported(out: Path) -> bool:
-    """Whether the report is of the end of the run; it is written last, and the process may have been killed before."""
-    report = out / "report.html"
-    return report.is_file() and report.stat().st_mtime_ns >= (out / "summary.json").stat().st_mtime_ns
 
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:

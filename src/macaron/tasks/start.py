@@ -67,10 +67,9 @@ def _refuse_another_shape(given: ModelSettings, config: AnyConfig, folder: Path)
         if fixed and not _same(key, value, held := getattr(config, key)):
             where = f"model.{key} = {value!r}" if key in given.changes else f"model.preset = {given.preset!r}"
             has = f"{key} = {held!r}" if key in given.changes else f"{key} = {held!r}, not {value!r}"
-            raise MacaronError(
-                f"{where} does not fit {folder}, which has {has}: a run that starts from a model has its shape. Leave "
-                f"{where.partition(' ')[0]} out; only {', '.join(FREE)} may be changed."
-            )
+            shape = f"{where} does not fit {folder}, which has {has}: a run that starts from a model has its shape"
+            remedy = f"Leave {where.partition(' ')[0]} out; only {', '.join(FREE)} may be changed."
+            raise MacaronError(f"{shape}. {remedy}")
 
 
 def _same(key: str, one: Any, other: Any) -> bool:
@@ -102,11 +101,10 @@ def fill(task: Task, recipe: Recipe) -> str:
     old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.tokenizer
     if not extends(new, old):
         how = "--text ..." if recipe.kind == "text" else "--train ..."
-        raise MacaronError(
-            f"{recipe.data} was prepared with another tokenizer than that of {recipe.model.source}, so its words would "
-            f"mean others to the model. Prepare the data with it: macaron prepare {how} --tokenizer "
-            f"{recipe.model.source} (or data.tokenizer in the recipe), and --extend-vocab N for new subwords"
-        )
+        other = f"{recipe.data} was prepared with another tokenizer than that of {recipe.model.source}"
+        command = f"macaron prepare {how} --tokenizer {recipe.model.source} (or data.tokenizer in the recipe)"
+        remedy = f"Prepare the data with it: {command}, and --extend-vocab N for new subwords"
+        raise MacaronError(f"{other}, so its words would mean others to the model. {remedy}")
     table = task.model.embedding.tokens.weight
     with torch.no_grad():
         rows = source.embedding.tokens.weight

@@ -25,10 +25,8 @@ def load_tokenizer(folder: Path, kind: TokenizerKind, *others: TokenizerKind) ->
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
-        raise MacaronError(
-            f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
-            f"({first_line(error)})"
-        ) from error
+        remedy = "copy tokenizer.json and tokenizer_config.json again"
+        raise MacaronError(f"{folder}: the tokenizer cannot be read; {remedy}. ({first_line(error)})") from error
     if tokenizer.kind not in (kind, *others):
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} (see tokenizer_config.json)")
     return tokenizer

@@ -58,10 +58,8 @@ class Pipeline:
         """Prepare text. For the ``moses`` pipeline, text of state ``moses`` is lower-cased, never tokenised again."""
         if self.name in ("raw", "plain"):
             if state != "raw":
-                raise MacaronError(
-                    f"the {self.name} pipeline takes plain text, not text of state {state!r}. "
-                    "Detokenise the corpus, or choose pipeline 'moses'."
-                )
+                wrong = f"the {self.name} pipeline takes plain text, not text of state {state!r}"
+                raise MacaronError(f"{wrong}. Detokenise the corpus, or choose pipeline 'moses'.")
             return " " + text if text and self.name == "raw" else text
         if self.name == "spaces":
             return " ".join(text.split())

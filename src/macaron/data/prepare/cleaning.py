@@ -198,14 +198,12 @@ def _decode(raw: bytes | None) -> str | None:
 
 def _unreadable(chunk: Chunk, offset: int, column: int) -> MacaronError:
     raw = chunk.columns[column][offset]
-    if raw is None:
-        problem = f"longer than {MAX_LINE:,} bytes"
-    else:
+    problem = f"longer than {MAX_LINE:,} bytes"
+    if raw is not None:
         problem = "contains a NUL character" if b"\0" in raw else "not valid UTF-8"
-    return MacaronError(
-        f"{chunk.files.paths[column]}, line {chunk.first_line + offset}: {problem}. Nothing is dropped from a valid or "
-        "test set: repair the line, or remove it from both files."
-    )
+    where = f"{chunk.files.paths[column]}, line {chunk.first_line + offset}"
+    remedy = "Nothing is dropped from a valid or test set: repair the line, or remove it from both files."
+    return MacaronError(f"{where}: {problem}. {remedy}")
 
 
 def _hash(words: list[str]) -> bytes:

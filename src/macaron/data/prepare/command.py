@@ -83,7 +83,6 @@ def prepare(
 def _with_tokenizer(
     settings: PairsSettings | TextSettings,
 ) -> tuple[PairsSettings | TextSettings, MacaronTokenizer | None]:
-    """The tokenizer that the settings name, for their languages; and the settings with its pipeline."""
     if settings.tokenizer is None:
         return settings, None
     given = find_tokenizer(settings.tokenizer, settings.vocabulary)

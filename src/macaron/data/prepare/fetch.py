@@ -71,7 +71,6 @@ def gather(
 
 
 def _find_corpora(settings: PairsSettings) -> Found:
-    """Two files for each prefix. A missing one is named with the endings that were tried."""
     tried = ", ".join(ending for ending in ENDINGS if ending)
     found: SplitFiles = {}
     missing: list[str] = []
@@ -101,7 +100,6 @@ def _find_corpora(settings: PairsSettings) -> Found:
 
 
 def _find_texts(settings: TextSettings) -> Found:
-    """Files and patterns; files in the order of their names."""
     fetched = (*settings.fetch, *settings.wikipedia)
     absent = [item for item in fetched if not (settings.root / item.path).is_file()]
     to_come = [settings.root / item.path for item in absent]

@@ -25,7 +25,7 @@ from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.processes import Progress, Workers
 from macaron.text.extension import extended, repeated_words
 from macaron.text.pipeline import MOSES_SETTINGS
@@ -138,13 +138,10 @@ class PrepareJob:
                 step(len(roles))
             kept = Counter({role: int((roles == role).sum()) for role in (TRAIN, VALID, DUPLICATE, OVERLAP)})
             train.dropped.update(duplicate=kept[DUPLICATE], overlap=kept[OVERLAP])
-        if not kept[TRAIN]:
-            listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
-            raise MacaronError(
-                f"{names}: nothing is left to train on: of {counts['paragraphs'] or counts['read']:,} "
-                f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
-                "loosen the rules in [data]."
-            )
+        listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
+        given = f"{counts['paragraphs']:,} paragraphs" if self.is_text else f"{counts['read']:,} pairs"
+        nothing = f"{names}: nothing is left to train on: of {given} everything was dropped ({listed})"
+        require(kept[TRAIN] > 0, f"{nothing}. Look at the files, or loosen the rules in [data].")
         if settings.holds_out:
             wanted = settings.valid_every
             if not kept[VALID]:
@@ -153,10 +150,9 @@ class PrepareJob:
                 raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
-                self.progress.say(
-                    f"no corpus to validate on was given: about one in {share} is held out, {kept[VALID]:,} in all "
-                    "(data.valid_every sets the share; 0: none)"
-                )
+                about = f"about one in {share} is held out, {kept[VALID]:,} in all"
+                why = f"no corpus to validate on was given: {about}"
+                self.progress.say(f"{why} (data.valid_every sets the share; 0: none)")
         return kept
 
     # Step 3

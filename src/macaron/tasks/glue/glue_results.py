@@ -141,10 +141,9 @@ def table(summary: dict[str, Any], title: str) -> str:
     for name, each in summary.items():
         low, high = each["score"]["min"], each["score"]["max"]
         diverged = f", {each['diverged']} diverged" if each["diverged"] else ""
-        lines.append(
-            f"- {TASKS[name].title}: {each['setting']}, seeds {low:.1f} to {high:.1f}; {each['runs']} runs of "
-            f"{each['settings_tried']} setting(s){diverged}; best run {each['best_run']['run']}"
-        )
+        seeds_of = f"{each['setting']}, seeds {low:.1f} to {high:.1f}"
+        tried = f"{each['runs']} runs of {each['settings_tried']} setting(s){diverged}"
+        lines.append(f"- {TASKS[name].title}: {seeds_of}; {tried}; best run {each['best_run']['run']}")
     return "\n".join(lines) + "\n"
 
 

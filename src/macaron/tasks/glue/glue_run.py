@@ -81,10 +81,10 @@ def run_glue(
                         f"[{number}/{len(plan)}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left"
                     )
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped; {len(results.records)} finished runs are kept in {results.path}, and only missing ones "
-                f"will be done. Continue with: {same_command('--resume')}"
-            ) from None
+            finished = (
+                f"{len(results.records)} finished runs are kept in {results.path}, and only missing ones will be done"
+            )
+            raise Interrupted(f"stopped; {finished}. Continue with: {same_command('--resume')}") from None
     return _finish(glue_workers[0], results, plan, progress, str(model))
 
 
