@@ -47,10 +47,9 @@ def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTo
     tokenizer = load_tokenizer(folder, kind)
     with naming(folder):
         verify(tokenizer, config)
-    first = tokenizer.segments[0]
-    wrong = f"{folder}: the tokenizer gives the first sentence segment {first}, the model has another"
-    agree = kind != "encoder" or first == config.first_segment
-    require(agree, f"{wrong} (first_segment in config.json): make them agree")
+    first, wanted = tokenizer.segments[0], getattr(config, "first_segment", 0)
+    wrong = f"{folder}: the tokenizer gives the first sentence segment {first}, the model has {wanted}"
+    require(kind != "encoder" or first == wanted, f"{wrong} (first_segment in config.json): make them agree")
     return tokenizer
 
 
