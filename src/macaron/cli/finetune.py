@@ -50,8 +50,7 @@ def finetune(
     texts = [text] if text2 is None else [text, text2]
     tables = {name: read_table(file, texts, label) for name, file in (("train", train), ("dev", dev))}
     from macaron.tasks.classification import FineTuning
-    from macaron.tasks.finetune import FineTuner
-    from macaron.tasks.finetune_csv import finetune_csv
+    from macaron.tasks.finetune import FineTuner, finetune_csv
 
     highest = FineTuning.learning_rate if rate is None else rate
     settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)
