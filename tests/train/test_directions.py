@@ -113,6 +113,16 @@ def test_pairs_that_become_too_long_are_left_out_of_that_epoch(recipe: Path):
         assert shown(task, epoch).total() == len(kept)
 
 
+@pytest.mark.parametrize(("batching_", "key"), [("bucket", "max_length"), ("pack", "row_tokens")])
+def test_an_epoch_without_pairs_names_the_limit(batching_: str, key: str, recipe: Path, macaron: Any, tmp_path: Path):
+    pairs = opened(recipe).train_pairs
+    limit = int(np.maximum(pairs.source.lengths(), pairs.target.lengths()).min())
+    options = [f"--set=train.{key}={limit}", f"--set=train.batching={batching_}", "--set=train.bpe_dropout=1"]
+    done = macaron("train", recipe, "--out", tmp_path / "run", *options)
+    assert done.returncode == 1
+    assert f"all pairs of epoch 1 longer than train.{key} = {limit}: raise this limit" in done.stderr
+
+
 @pytest.mark.parametrize("batching_", ["bucket", "pack"])
 @pytest.mark.parametrize("settings", [[BOTH], [DROPOUT], [BOTH, DROPOUT]], ids=["both", "dropout", "both and dropout"])
 def test_resuming_is_exact(

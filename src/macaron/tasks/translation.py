@@ -31,7 +31,7 @@ from macaron.data.store import TokenList
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, require
 from macaron.evaluate.evaluation import lower_cases, translate_all
 from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
 from macaron.models import TranslationModel
@@ -252,8 +252,8 @@ class TranslationTask(Task):
                 f"train.best_metric = 'chrf' needs plain text, but the validation text of {data.folder} is Moses "
                 "tokens: take 'bleu' or 'loss'"
             )
-        name = "row_tokens" if self.packing and train.row_tokens < train.max_length else "max_length"
-        self.limit: int = getattr(train, name)
+        self.limit_name = "row_tokens" if self.packing and train.row_tokens < train.max_length else "max_length"
+        self.limit: int = getattr(train, self.limit_name)
         size = len(self.train_pairs)
         if not size:
             raise MacaronError(f"{data.folder}: the training data is empty")
@@ -262,7 +262,7 @@ class TranslationTask(Task):
         self.kept = sum(len(self._section(section)) for section in range(self.sections))
         if not self.kept:
             raise MacaronError(
-                f"{data.folder}: all {size:,} training pairs are longer than train.{name} = {self.limit} "
+                f"{data.folder}: all {size:,} training pairs are longer than train.{self.limit_name} = {self.limit} "
                 "tokens, and such pairs are left out: raise it"
             )
         self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
@@ -300,7 +300,10 @@ class TranslationTask(Task):
             if self._words is None or not self.constant:
                 self._words = SplitWords(self.merges, pairs)
             pairs = self._words.draw(self.train.bpe_dropout, [self.train.seed, number])
-        return pairs, short_pairs(pairs, self.limit)
+        seen = short_pairs(pairs, self.limit)
+        problem = f"train.bpe_dropout makes all pairs of epoch {epoch + 1} longer than train.{self.limit_name}"
+        require(len(seen) > 0, f"{self.data.folder}: {problem} = {self.limit}: raise this limit")
+        return pairs, seen
 
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
         """Pack the pairs of a section, or shuffle its buckets, which are new if each epoch has pairs of its own."""
