@@ -16,7 +16,15 @@ import numpy as np
 
 from macaron import __version__
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
+from macaron.evaluate.scores import (
+    CASELESS,
+    SACREBLEU,
+    Formula,
+    Score,
+    SentenceStatistics,
+    bleu_formula,
+    chrf_formula,
+)
 from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
@@ -28,7 +36,8 @@ _LARGEST = 1 << 29
 FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
-    "sacreBLEU": partial(bleu_formula, smoothing="exp"),
+    SACREBLEU: partial(bleu_formula, smoothing="exp"),
+    CASELESS: partial(bleu_formula, smoothing="exp"),
     "tokenised BLEU": bleu_formula,
     "chrF2": chrf_formula,
 }
@@ -75,7 +84,7 @@ class Search:
 class Evaluation:
     """Translations of a test set, how they were searched, and their scores.
 
-    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
+    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``; ``caseless`` for a sacreBLEU without case
     """
 
     translations: list[str]
@@ -145,7 +154,9 @@ class Measurement:
             if (found["format"], found["key"], found["digest"]) != (FORMAT, self.key, _digest(content)):
                 return None
             rows = {each["metric"]: np.array(each["rows"], dtype=np.int64) for each in found["scores"]}
-            if set(rows) != set(_FORMULAS) or {*map(len, rows.values()), len(found["translations"])} != {sentences}:
+            plain = {CASELESS if self.definition.get("caseless") else SACREBLEU, "chrF2", "tokenised BLEU"}
+            complete = set(rows) in (plain, {"tokenised BLEU"})  # text that was given as tokens has no other
+            if not complete or {*map(len, rows.values()), len(found["translations"])} != {sentences}:
                 return None
             scores = []
             for each in found["scores"]:

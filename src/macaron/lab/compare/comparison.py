@@ -28,13 +28,17 @@ from macaron.lab.compare.kind_statistics import (
     seed_test,
     sentence_test,
 )
-from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, overall, verdict
+from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, either, overall, verdict
 from macaron.lab.page import note
 from macaron.nn.budget import TOLERANCE
 from macaron.text.fingerprint import of_ids
 
 Say = Callable[[str], None]
-LOSS = "validation loss"
+#: The names of the two losses: of the objective, or the likelihood alone. Lower ones are better.
+LOSS, NLL = "validation loss", "validation nll"
+
+
+_MEASURED = "of the final model on the validation data, as measured by the run; lower is better"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class KindScore:
 class Pair:
     """A kind compared with the first one. An unfair pair is not tested.
 
+    :param loss: the evidence of the validation loss beside that of the score
     :param reading: sentences, translated by the first run of either kind
     """
 
@@ -80,19 +85,26 @@ class Pair:
     sentences: dict[str, DifferenceTest]
     seeds: dict[str, DifferenceTest]
     evidence: Evidence
+    loss: Evidence | None = None
     reading: Reading | None = None
 
     @property
     def verdict(self) -> Verdict:
         """What may be said of the two kinds."""
-        return verdict(self.evidence)
+        found = verdict(self.evidence)
+        return found if self.loss is None else either(found, verdict(self.loss))
+
+    @property
+    def p_values(self) -> dict[str, float | None]:
+        """The p-value that decides, of each metric that does."""
+        return {each.metric: each.p_value for each in (self.evidence, self.loss) if each is not None}
 
 
 @dataclass(frozen=True)
 class Result:
     """The result of a comparison.
 
-    :param metric: the metric that decides; it is chosen before anything is scored
+    :param metric: the metric that decides, with the validation loss; it is chosen before anything is scored
     :param trials: resamples, and random exchanges, of a test over sentences
     """
 
@@ -118,15 +130,15 @@ class Result:
 
     def table(self) -> list[list[str]]:
         """The scores for a terminal: names of columns, and a row for each kind; mean and deviation of several seeds."""
-        losses = [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in self.kinds]
-        columns = {"valid loss": losses, **self.scores} if self.task == "pairs" else self.scores
+        losses = {name: found for name, found in self.scores.items() if name in (LOSS, NLL)}
+        columns = {name.replace("validation", "valid"): found for name, found in (losses | self.scores).items()}
         several = any(len(kind.runs) > 1 for kind in self.kinds)
         rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
         for i, kind in enumerate(self.kinds):
             updates = sorted({f"{run.progress.update:,}" for run in kind.runs})
             seeds = [str(len(kind.runs))] if several else []
             row = [kind.label, *seeds, f"{kind.parameters:,}", ", ".join(updates)]
-            rows.append([*row, *(scores[i].text(4 if "loss" in name else 2) for name, scores in columns.items())])
+            rows.append([*row, *(scores[i].text(digits(name)) for name, scores in (losses | self.scores).items())])
         return rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +162,7 @@ class Result:
                 "first": pair.first.label,
                 "second": pair.second.label,
                 "verdict": asdict(pair.verdict),
-                "deciding_p_value": None if pair.fairness.unfair else pair.evidence.p_value,
+                "deciding_p_value": None if pair.fairness.unfair else pair.p_values[pair.verdict.metric],
                 "fairness": {"fair": not pair.fairness.unfair, **asdict(pair.fairness)},
                 "tests_over_sentences": {metric: asdict(test) for metric, test in pair.sentences.items()},
                 "tests_over_seeds": {metric: asdict(test) for metric, test in pair.seeds.items()},
@@ -182,6 +194,7 @@ class Result:
             "seconds": run.summary["seconds"],
             "final_model": run.summary["final_model"],
             "validation_loss": run.final_loss,
+            "validation_nll": run.final_nll,
             "model": run.fingerprint,
             **translations,
         }
@@ -226,12 +239,12 @@ def _compare_translations(
     sources, references = (data.text(split, language) for language in data.languages)
     if not sources:
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
-    # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
     tokenizers = [run.tokenizer_settings for run in runs]
     folded = any(each.get("pipeline") == "moses" and each.get("lower", True) for each in tokenizers)
     said = getattr(runs[0].model_config, "evaluation", None) or {}
     lower, compound_split = folded or bool(said.get("lower", True)), bool(said.get("compound_split", False))
-    definition = {"lower": lower, "compound_split": compound_split}
+    caseless = folded or bool(said.get("lower", False))
+    definition = {"lower": lower, "compound_split": compound_split, **({"caseless": True} if caseless else {})}
     made = {run.name: _translate(run, data, split, search, definition, say) for run in runs}
     metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
     scores = {}
@@ -239,6 +252,8 @@ def _compare_translations(
         found = [[made[run.name].scores[i] for run in kind.runs] for kind in kinds]
         scores[metric] = [KindScore(tuple(s.score for s in each), tuple(s.statistics for s in each)) for each in found]
     primary = "tokenised BLEU" if folded else next(iter(metrics))
+    for metric, (said_, losses) in _likelihoods(kinds).items():
+        metrics[metric], scores[metric] = said_, losses
     allowed = [not each.unfair for each in fair]
     if any(allowed):
         say("testing the differences")
@@ -298,17 +313,35 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
         for run in (run for kind in kinds for run in kind.runs):
             if of_ids(run.model_config.tokenizer_fingerprint or held) != held:
                 raise MacaronError(f"{run.path} was not trained on {folder}: the tokenizers differ. Give other data.")
-    scores = {LOSS: [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds]}
-    definition = "of the final model on the validation data, as measured by the run; lower is better"
+    scores = {LOSS: _losses(kinds)}
     data = None if folder is None else str(folder)
-    return Result("text", kinds, LOSS, {LOSS: definition}, scores, _pairs(kinds, fair, LOSS, scores), data)
+    return Result("text", kinds, LOSS, {LOSS: _MEASURED}, scores, _pairs(kinds, fair, LOSS, scores), data)
+
+
+def _losses(kinds: list[Kind]) -> list[KindScore]:
+    return [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds]
+
+
+def _likelihoods(kinds: list[Kind]) -> dict[str, tuple[str, list[KindScore]]]:
+    """The validation loss of translation models that can be compared, if there is one, with its definition.
+
+    Losses of older runs are those of their objectives, which agree only if the label smoothing does.
+    """
+    runs = [run for kind in kinds for run in kind.runs]
+    found = [KindScore(tuple(run.final_nll or 0.0 for run in kind.runs)) for kind in kinds]
+    if all(run.final_nll is not None for run in runs):
+        return {NLL: (f"{_MEASURED}, in nats per token, without label smoothing", found)}
+    if len({run.recipe.train.label_smoothing for run in runs}) > 1:
+        return {}
+    return {LOSS: (_MEASURED, _losses(kinds))}
 
 
 def _pairs(
     kinds: list[Kind], fair: list[Fairness], primary: str, scores: dict[str, list[KindScore]], trials: int = 0
 ) -> list[Pair]:
-    """Each kind against the first; p-values are corrected for all comparisons."""
+    """Each kind against the first; p-values are corrected for all comparisons, in both metrics that decide."""
     first, pairs = kinds[0], []
+    loss = next((name for name in (LOSS, NLL) if name in scores and name != primary), None)
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
         sentences, seeds = {}, {}
         for metric, of in scores.items() if not each.unfair else ():
@@ -318,19 +351,30 @@ def _pairs(
                 seeds[metric] = test
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
-        evidence = Evidence(
-            first=first.label,
-            second=kind.label,
-            metric=primary,
-            difference=scores[primary][i].mean - scores[primary][0].mean,
-            runs=(len(first.runs), len(kind.runs)),
-            sentences=sentences.get(primary),
-            seeds=seeds.get(primary),
-            unfair=each.unfair,
-            remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
-            lower_is_better=primary == LOSS,
-            digits=4 if primary == LOSS else 2,
-        )
-        pairs.append(Pair(first, kind, each, sentences, seeds, evidence))
-    shown = corrected([pair.evidence for pair in pairs])
-    return [replace(pair, evidence=own) for pair, own in zip(pairs, shown, strict=True)]
+        evidence = {
+            metric: Evidence(
+                first=first.label,
+                second=kind.label,
+                metric=metric,
+                difference=scores[metric][i].mean - scores[metric][0].mean,
+                runs=(len(first.runs), len(kind.runs)),
+                sentences=sentences.get(metric),
+                seeds=seeds.get(metric),
+                unfair=each.unfair,
+                lower_is_better=metric in (LOSS, NLL),
+                digits=digits(metric),
+            )
+            for metric in filter(None, (primary, loss))
+        }
+        remarks = (f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else ()
+        decides = replace(evidence[primary], remarks=remarks)
+        pairs.append(Pair(first, kind, each, sentences, seeds, decides, evidence.get(loss or "")))
+    shown = corrected([pair.evidence for pair in pairs] + [pair.loss for pair in pairs if pair.loss])
+    return [
+        replace(pair, evidence=shown[i], loss=shown[len(pairs) + i] if loss else None) for i, pair in enumerate(pairs)
+    ]
+
+
+def digits(metric: str) -> int:
+    """The decimals with which a metric is shown."""
+    return 4 if metric in (LOSS, NLL) else 2

@@ -24,16 +24,30 @@ Reach = Literal["nothing", "models", "seeds"]
 
 
 @dataclass(frozen=True)
+class Effect:
+    """The size of a difference in standard deviations over seeds, Hedges' g, and its 95 % interval."""
+
+    g: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{signed(self.g)} ({signed(self.low)} to {signed(self.high)})"
+
+
+@dataclass(frozen=True)
 class DifferenceTest:
     """A two-sided test of a difference: its 95 % interval, and the p-value of each method.
 
     :param numbers: what else a table shows of it
+    :param effect: of a test over seeds
     """
 
     low: float
     high: float
     p_values: dict[str, float]
     numbers: dict[str, float] = field(default_factory=dict)
+    effect: Effect | None = None
 
     def shows(self, difference: float) -> bool:
         """Whether the interval lies on the difference's own side of zero, and all p-values are small."""
@@ -79,11 +93,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome, what it holds for, and both in words."""
+    """The outcome, what it holds for, both in words, and the metric on which it rests."""
 
     outcome: VerdictKind
     reach: Reach
     sentence: str
+    metric: str = ""
+
+    @property
+    def shown(self) -> bool:
+        """Whether it names one as better."""
+        return self.outcome in ("first", "second")
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -92,7 +112,7 @@ def verdict(evidence: Evidence) -> Verdict:
     if evidence.unfair:
         reasons = "; ".join(evidence.unfair)
         said = f"This is not a fair comparison of {first} and {second}, so nothing is concluded: {reasons}."
-        return Verdict("unfair", "nothing", said)
+        return Verdict("unfair", "nothing", said, evidence.metric)
     reach: Reach = "seeds" if "seeds" in tests else "models"
     whole = f"{second} − {first} is {signed(evidence.difference, digits)} {evidence.metric}"
     outcome: VerdictKind = "none"
@@ -108,6 +128,8 @@ def verdict(evidence: Evidence) -> Verdict:
         whole += f", 95 % interval {intervals}, p {'' if p_value <= LEAST_P else '= '}{p_text(p_value)}"
         if evidence.comparisons > 1:
             whole += f" after Holm's correction for {evidence.comparisons} comparisons"
+        if evidence.seeds is not None and evidence.seeds.effect is not None and reach == "seeds":
+            whole += f", Hedges' g {evidence.seeds.effect}"
         if p_value < ALPHA and all(test.shows(evidence.difference) for test in tests.values()):
             outcome = "second" if (evidence.difference > 0) != evidence.lower_is_better else "first"
             better, worse = (second, first) if outcome == "second" else (first, second)
@@ -125,7 +147,21 @@ def verdict(evidence: Evidence) -> Verdict:
         where = "on these sentences, " if evidence.sentences else ""
         where += f"for these {'two' if one + other == 2 else one + other} trained models"
     text = "; ".join([f"{where}, {said}", *evidence.remarks])
-    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.")
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", evidence.metric)
+
+
+def either(score: Verdict, loss: Verdict) -> Verdict:
+    """The verdict on two kinds by their scores and by their losses: it rests on the score if that shows a difference.
+
+    Otherwise it rests on the loss if that shows one. It says which, and what the other shows.
+    """
+    if score.outcome == "unfair" or loss.outcome in ("unfair", "untested"):
+        return score
+    rests, other = (loss, score) if loss.shown and not score.shown else (score, loss)
+    texts = [f"{each.sentence[0].lower()}{each.sentence[1:-1]}" for each in (rests, other)]
+    opposed = "; the two metrics disagree" if rests.shown and other.shown and rests.outcome != other.outcome else ""
+    sentence = f"The verdict rests on {rests.metric}: {texts[0]}; {other.metric}: {texts[1]}{opposed}."
+    return replace(rests, sentence=sentence)
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
