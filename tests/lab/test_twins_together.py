@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from safetensors.torch import load_file
 from macaron.errors import UsageError
 from macaron.lab.compare.comparison import compare
 from macaron.lab.twins import NUMBERS, PAGE, make_twins
-from macaron.recipe import load_recipe
+from macaron.recipe import Recipe, load_recipe
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
@@ -90,10 +91,10 @@ def test_at_a_time_they_are_those_of_one_after_the_other(recipe: Path, alone: tu
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_stopped_they_leave_nothing_running_and_go_on_exactly(number: signal.Signals, recipe: Path, tmp_path: Path):
     arguments = ["twins", recipe, "--vary", "train.label_smoothing=0.0,0.1", "--set", "train.checkpoint_every=5"]
-    arguments += ["--budget", "400"]
+    arguments += ["--budget", "200"]
     out = tmp_path / "set"
     process = subprocess.Popen(
         command(*arguments, "--jobs", 2, "--out", out), stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
@@ -144,7 +145,7 @@ def test_a_table_of_runs_of_several_times(recipe: Path, tmp_path: Path):
 
     def train(seeds: int, *values: str) -> None:
         variants = [({"model.dropout": value}, load_recipe(recipe, [f"model.dropout={value}"])) for value in values]
-        plan = make_twins(load_recipe(recipe), None, seeds, tmp_path, variants=variants, say=lambda _: None)
+        plan = make_twins(load_recipe(recipe), [], seeds, tmp_path, variants=variants, say=lambda _: None)
         plan.train()
 
     train(3, "0.1", "0.2")
@@ -157,13 +158,20 @@ def test_a_table_of_runs_of_several_times(recipe: Path, tmp_path: Path):
     assert [pair.evidence.comparisons for pair in result.pairs] == [4, 4]  # two pairs, two metrics
 
 
+def with_rate(recipe: Recipe, rate: float) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, learning_rate=rate))
+
+
 def test_minutes_are_measured_at_a_time(recipe: Path, tmp_path: Path):
     timed = load_recipe(recipe, ["train.max_updates=", "train.max_minutes=0.02"])
     said: list[str] = []
-    plan = make_twins(timed, ["lie-fg", "sws"], 1, tmp_path / "set", jobs=2, say=said.append).plan
+    variants = [({"train.learning_rate": f"{rate}"}, with_rate(timed, rate)) for rate in (0.01, 0.02)]
+    plan = make_twins(timed, [], 2, tmp_path / "set", variants=variants, jobs=3, say=said.append).plan
     assert said[-1].startswith("pace: ")
     assert said[-1].count(" and ") == 1
     assert len({own.train.max_updates for _, own, _ in plan}) == 1
+    found = [(own.train.learning_rate, own.train.seed, own.train.max_minutes) for _, own, _ in plan]
+    assert found == [(0.01, 1, None), (0.02, 1, None), (0.01, 2, None), (0.02, 2, None)]
 
 
 def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
@@ -181,6 +189,7 @@ def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], mon
     refused("--vary train.label_smoothing=2", "--vary", "train.label_smoothing=0.1,2")
     refused("gives label_smoothing=0.1 twice", "--vary", "train.label_smoothing=0.1,0.1")
     refused("differ in size", "--vary", "model.hidden_size=32,64")
+    refused("at least two, separated by commas", "--schemes", "lie-fg")
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(UsageError, match="torchrun one run in several processes"):
         make_twins(load_recipe(recipe), ["lie-fg", "sws"], 1, tmp_path / "set", jobs=2)

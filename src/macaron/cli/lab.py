@@ -16,9 +16,6 @@ from macaron.limits import MOST_PROCESSES, MOST_SEEDS
 if TYPE_CHECKING:
     from macaron.lab.compare.comparison import Result
 
-#: The schemes of twins, if nothing else is varied.
-_TWINS = "lie-fg,strang-gfg"
-
 
 def demo(
     recipe: Annotated[
@@ -169,13 +166,12 @@ def twins(
         given = limit | {f"--vary {key}={text}": f"{key}={text}" for key, text in values}
         variants.append((dict(values), load_recipe(recipe, settings or [], options=given)))
     chosen = variants[0][1]
-    names = (
-        None if schemes is None and vary else [name.strip() for name in (schemes or _TWINS).split(",") if name.strip()]
-    )
-    if names is not None and len(names) < (1 if vary else 2):
+    usual = "" if vary else "lie-fg,strang-gfg"
+    names = [name.strip() for name in (usual if schemes is None else schemes).split(",") if name.strip()]
+    if len(names) < 2 and not vary:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     check_recipe(chosen, out, new=False)
-    for part in (part for name in names or () for part in name.split("/") if part != "control"):
+    for part in (part for name in names for part in name.split("/") if part != "control"):
         scheme(part)
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
@@ -191,10 +187,7 @@ def _varied(setting: str) -> list[tuple[str, str]]:
     values: list[str] = []
     for part in text.split(","):
         opened = values and sum(map(values[-1].count, "[{")) > sum(map(values[-1].count, "]}"))
-        if opened:
-            values[-1] += f",{part}"
-        else:
-            values.append(part.strip())
+        values.append(f"{values.pop()},{part}" if opened else part.strip())
     if len(values) < 2 or not all(values):
         raise UsageError(f"--vary {setting}: give a setting and at least two values: train.learning_rate=1e-3,3e-3")
     if key.startswith("data.") or key == "train.seed":

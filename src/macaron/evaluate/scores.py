@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline
 
-#: The names of sacreBLEU with case and without: two definitions, whose numbers are not compared.
-SACREBLEU, CASELESS = "sacreBLEU", "sacreBLEU (lc)"
+#: SacreBLEU without case has a name of its own: its numbers are not compared with the others.
+CASELESS = "sacreBLEU (lc)"
 BLEU_ORDER = 4
 CHRF_ORDER = 6
 CHRF_BETA = 2
@@ -138,7 +138,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
         [str(metric.tokenizer(prepare(line.rstrip()))).split() for line in side] for side in (hypotheses, references)
     )
     definition = f"sacreBLEU {metric.get_signature()}"
-    name = CASELESS if lower else SACREBLEU
+    name = CASELESS if lower else "sacreBLEU"
     ours = corpus_bleu(made, wanted, smoothing="exp", metric=name, definition=definition)
     # The statistics are ours, for intervals; the reported number is sacreBLEU's.
     return replace(ours, score=float(score))

@@ -16,15 +16,7 @@ import numpy as np
 
 from macaron import __version__
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import (
-    CASELESS,
-    SACREBLEU,
-    Formula,
-    Score,
-    SentenceStatistics,
-    bleu_formula,
-    chrf_formula,
-)
+from macaron.evaluate.scores import CASELESS, Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
@@ -36,7 +28,7 @@ _LARGEST = 1 << 29
 FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
-    SACREBLEU: partial(bleu_formula, smoothing="exp"),
+    "sacreBLEU": partial(bleu_formula, smoothing="exp"),
     CASELESS: partial(bleu_formula, smoothing="exp"),
     "tokenised BLEU": bleu_formula,
     "chrF2": chrf_formula,
@@ -154,8 +146,7 @@ class Measurement:
             if (found["format"], found["key"], found["digest"]) != (FORMAT, self.key, _digest(content)):
                 return None
             rows = {each["metric"]: np.array(each["rows"], dtype=np.int64) for each in found["scores"]}
-            plain = {CASELESS if self.definition.get("caseless") else SACREBLEU, "chrF2", "tokenised BLEU"}
-            complete = set(rows) in (plain, {"tokenised BLEU"})  # text that was given as tokens has no other
+            complete = rows and len(rows) == len(found["scores"]) and rows.keys() <= _FORMULAS.keys()
             if not complete or {*map(len, rows.values()), len(found["translations"])} != {sentences}:
                 return None
             scores = []

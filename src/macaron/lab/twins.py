@@ -35,7 +35,7 @@ from macaron.recipe import ModelSettings, Recipe, configuration, recipe_from
 from macaron.settings import load_toml
 from macaron.tasks.auto import kept
 from macaron.tasks.auto import resolve as resolve_auto
-from macaron.tasks.run import finished, pace_of
+from macaron.tasks.run import pace_of
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
 from macaron.train.pace import fitted, trial_seconds
@@ -73,27 +73,14 @@ class Twins:
         with join(on_gpu), writing(self.out) if first_process() else nullcontext():
             for name, _, folder in self.plan if first_process() else ():
                 if values := self.varied.get(name):
-                    write_json(folder / TWIN, {"varied": dict(values)})
+                    write_json(folder / TWIN, dict(values))
             if self.jobs > 1:
-                return self._train_together()
+                with _continued(f"while training {self.jobs} runs at a time", "finished runs are kept"):
+                    return train_together(self.plan, self.jobs, self.say)
             for number, (name, recipe, folder) in enumerate(self.plan, start=1):
                 self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 with _continued(f"in run {number} of {len(self.plan)}", "finished runs are kept"):
                     train_run(recipe, folder, resume=True, started=time.monotonic())
-
-    def _train_together(self) -> None:
-        runs = [
-            (f"{name}, seed {recipe.train.seed}", recipe, folder)
-            for name, recipe, folder in self.plan
-            if not finished(recipe, folder)
-        ]
-        done = len(self.plan) - len(runs)
-        self.say(f"{done} of {len(self.plan)} runs are finished" if done else f"{len(self.plan)} runs")
-        if runs:
-            with _continued(
-                f"while training {self.jobs} runs at a time", "they go on from there; finished runs are kept"
-            ):
-                train_together(runs, self.jobs, self.say)
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
         """Write the comparison of all runs."""
@@ -122,7 +109,7 @@ def _continued(where: str, done: str) -> Iterator[None]:
 @located
 def make_twins(
     recipe: Recipe,
-    schemes: Sequence[str] | Mapping[str, str] | None,
+    schemes: Sequence[str] | Mapping[str, str],
     seeds: int,
     out: Path,
     *,
@@ -137,7 +124,7 @@ def make_twins(
     """A set of twins, checked before anything is trained.
 
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
-        gives the twins other names; None for those of the recipes
+        gives the twins other names; none: that of the recipe
     :param variants: the recipe with other values of settings, which are given by key; each is trained with all schemes
     :param jobs: runs that are trained at a time
     :param most: updates of each run, at most, where its only limit is minutes
@@ -146,7 +133,7 @@ def make_twins(
         say = lambda _: None  # noqa: E731
     if jobs > 1 and "RANK" in os.environ:
         raise UsageError("--jobs trains runs beside each other, torchrun one run in several processes: use one of them")
-    resolved = [resolve(name) for name in (schemes.values() if isinstance(schemes, Mapping) else schemes or ())]
+    resolved = [resolve(name) for name in (schemes.values() if isinstance(schemes, Mapping) else schemes)]
     repeated = [name for name in resolved if resolved.count(name) > 1]
     if repeated:
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
@@ -158,7 +145,7 @@ def make_twins(
         settled = _settled(given, budget, bool(names), say if not recipes else lambda _: None)
         own = {name: _twin(settled, scheme, vocabulary) for name, scheme in names.items()} or {"": settled}
         for name, twin in own.items():
-            label = varied_label([name] if name else [], values)
+            label = varied_label(name, values)
             if label in recipes:
                 raise UsageError(f"--vary gives {label} twice")
             recipes[label], varied[label] = twin, values
@@ -268,19 +255,22 @@ def _fitted(plan: Plan, most: int | None, jobs: int, say: Callable[[str], None])
         say(f"{train.max_updates:,} updates of each run, as chosen when {begun} began")
     else:
         # The first runs are one of each kind; others fill the machine.
-        count = len({name for name, *_ in plan})
+        kinds = len({name for name, *_ in plan})
         jobs = min(jobs, len(plan))
-        beside = [own for _, own, _ in (*plan, *plan)][: -(-count // jobs) * jobs]
+        beside = [own for _, own, _ in (*plan, *plan)][: -(-kinds // jobs) * jobs]
         with Workers(jobs, partial(_share_threads, threads_of(jobs))) as workers:
             paces = list(workers.map(partial(pace_of, seconds=trial_seconds(minutes)), beside))
         given = {key for section, key in recipe.given if section == "train"}
         train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
         train = replace(train, max_updates=min(train.max_updates or 1, most or sys.maxsize))
-        seconds = " and ".join(f"{pace.update:.3f}" for pace in paces[:count])
+        seconds = " and ".join(f"{pace.update:.3f}" for pace in paces[:kinds])
         of = "" if most is None else f" of {most:,}"
         say(f"pace: {seconds} s per update; {train.max_updates:,}{of} updates of each run in {minutes:g} minutes")
-    train = replace(train, max_minutes=None)
-    return [(name, replace(own, train=replace(train, seed=own.train.seed)), folder) for name, own, folder in plan]
+    train, fitted_plan = replace(train, max_minutes=None), []
+    for name, own, folder in plan:  # what it varies stays
+        same = {key: new for key, new in vars(train).items() if getattr(own.train, key) == getattr(recipe.train, key)}
+        fitted_plan.append((name, replace(own, train=replace(own.train, **same)), folder))
+    return fitted_plan
 
 
 def _share_threads(threads: int, _: int) -> None:

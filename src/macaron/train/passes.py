@@ -178,18 +178,14 @@ class Validation:
         return math.inf if not math.isfinite(value) else value if self.metric == "loss" else -value
 
     def compare(self, found: dict[str, Weights], state: RunState) -> list[dict[str, float]]:
-        """Losses of several weights by name; their scores if scores decide; their likelihoods, if they are measured.
-
-        The module is filled with each.
-        """
-        losses: dict[str, float] = {}
-        scores: dict[str, float] = {}
-        likelihoods: dict[str, float] = {}
+        """Losses of several weights by name, scores if these decide, nll if it is measured; the module gets each."""
+        losses, scores, likelihoods = (dict[str, float]() for _ in range(3))
         for name, weights in found.items():
             copy_weights(weights, self.task.module.named_parameters())
             values, counts = self.losses(state)
             losses[name] = values["valid_loss"]
-            likelihoods |= {name: values["valid_nll"]} if "valid_nll" in values else {}
+            if "valid_nll" in values:
+                likelihoods[name] = values["valid_nll"]
             if self.metric != "loss" and math.isfinite(losses[name]):
                 scores[name] = self.value(self.scores(state, counts))
         return [losses, scores, likelihoods]

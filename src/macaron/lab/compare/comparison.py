@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, cast
@@ -30,14 +31,13 @@ from macaron.lab.compare.kind_statistics import (
 )
 from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, either, overall, verdict
 from macaron.lab.page import note
+from macaron.lab.run_folder import is_number
 from macaron.nn.budget import TOLERANCE
 from macaron.text.fingerprint import of_ids
 
 Say = Callable[[str], None]
-#: The names of the two losses: of the objective, or the likelihood alone. Lower ones are better.
+#: The loss is that of the objective, with label smoothing; the nll does not depend on it. Lower ones are better.
 LOSS, NLL = "validation loss", "validation nll"
-
-
 _MEASURED = "of the final model on the validation data, as measured by the run; lower is better"
 
 
@@ -75,7 +75,7 @@ class KindScore:
 class Pair:
     """A kind compared with the first one. An unfair pair is not tested.
 
-    :param loss: the evidence of the validation loss beside that of the score
+    :param decide: the evidence of each metric that decides: the score, and beside it the validation loss
     :param reading: sentences, translated by the first run of either kind
     """
 
@@ -84,20 +84,23 @@ class Pair:
     fairness: Fairness
     sentences: dict[str, DifferenceTest]
     seeds: dict[str, DifferenceTest]
-    evidence: Evidence
-    loss: Evidence | None = None
+    decide: tuple[Evidence, ...]
     reading: Reading | None = None
 
     @property
     def verdict(self) -> Verdict:
         """What may be said of the two kinds."""
-        found = verdict(self.evidence)
-        return found if self.loss is None else either(found, verdict(self.loss))
+        return either(*map(verdict, self.decide))
+
+    @property
+    def evidence(self) -> Evidence:
+        """That of the metric that was chosen."""
+        return self.decide[0]
 
     @property
     def p_values(self) -> dict[str, float | None]:
-        """The p-value that decides, of each metric that does."""
-        return {each.metric: each.p_value for each in (self.evidence, self.loss) if each is not None}
+        """The p-value that decides, of each of these metrics."""
+        return {each.metric: each.p_value for each in self.decide}
 
 
 @dataclass(frozen=True)
@@ -130,15 +133,15 @@ class Result:
 
     def table(self) -> list[list[str]]:
         """The scores for a terminal: names of columns, and a row for each kind; mean and deviation of several seeds."""
-        losses = {name: found for name, found in self.scores.items() if name in (LOSS, NLL)}
-        columns = {name.replace("validation", "valid"): found for name, found in (losses | self.scores).items()}
+        metrics = sorted(self.scores, key=lambda name: name not in (LOSS, NLL))  # the losses come first
+        columns = [name.replace("validation", "valid") for name in metrics]
         several = any(len(kind.runs) > 1 for kind in self.kinds)
         rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
         for i, kind in enumerate(self.kinds):
             updates = sorted({f"{run.progress.update:,}" for run in kind.runs})
             seeds = [str(len(kind.runs))] if several else []
             row = [kind.label, *seeds, f"{kind.parameters:,}", ", ".join(updates)]
-            rows.append([*row, *(scores[i].text(digits(name)) for name, scores in (losses | self.scores).items())])
+            rows.append([*row, *(self.scores[name][i].text(digits(name)) for name in metrics)])
         return rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -194,7 +197,6 @@ class Result:
             "seconds": run.summary["seconds"],
             "final_model": run.summary["final_model"],
             "validation_loss": run.final_loss,
-            "validation_nll": run.final_nll,
             "model": run.fingerprint,
             **translations,
         }
@@ -252,8 +254,8 @@ def _compare_translations(
         found = [[made[run.name].scores[i] for run in kind.runs] for kind in kinds]
         scores[metric] = [KindScore(tuple(s.score for s in each), tuple(s.statistics for s in each)) for each in found]
     primary = "tokenised BLEU" if folded else next(iter(metrics))
-    for metric, (said_, losses) in _likelihoods(kinds).items():
-        metrics[metric], scores[metric] = said_, losses
+    loss, scores[loss] = _losses(kinds)
+    metrics[loss] = _MEASURED
     allowed = [not each.unfair for each in fair]
     if any(allowed):
         say("testing the differences")
@@ -313,27 +315,16 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
         for run in (run for kind in kinds for run in kind.runs):
             if of_ids(run.model_config.tokenizer_fingerprint or held) != held:
                 raise MacaronError(f"{run.path} was not trained on {folder}: the tokenizers differ. Give other data.")
-    scores = {LOSS: _losses(kinds)}
-    data = None if folder is None else str(folder)
-    return Result("text", kinds, LOSS, {LOSS: _MEASURED}, scores, _pairs(kinds, fair, LOSS, scores), data)
+    loss, losses = _losses(kinds)
+    scores, data = {loss: losses}, None if folder is None else str(folder)
+    return Result("text", kinds, loss, {loss: _MEASURED}, scores, _pairs(kinds, fair, loss, scores), data)
 
 
-def _losses(kinds: list[Kind]) -> list[KindScore]:
-    return [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds]
-
-
-def _likelihoods(kinds: list[Kind]) -> dict[str, tuple[str, list[KindScore]]]:
-    """The validation loss of translation models that can be compared, if there is one, with its definition.
-
-    Losses of older runs are those of their objectives, which agree only if the label smoothing does.
-    """
-    runs = [run for kind in kinds for run in kind.runs]
-    found = [KindScore(tuple(run.final_nll or 0.0 for run in kind.runs)) for kind in kinds]
-    if all(run.final_nll is not None for run in runs):
-        return {NLL: (f"{_MEASURED}, in nats per token, without label smoothing", found)}
-    if len({run.recipe.train.label_smoothing for run in runs}) > 1:
-        return {}
-    return {LOSS: (_MEASURED, _losses(kinds))}
+def _losses(kinds: list[Kind]) -> tuple[str, list[KindScore]]:
+    """The validation losses of all runs, and their name: the likelihood where all have recorded it."""
+    recorded = all(is_number(run.final_nll) for kind in kinds for run in kind.runs)
+    found = [tuple(run.final_nll if recorded else run.final_loss for run in kind.runs) for kind in kinds]
+    return NLL if recorded else LOSS, list(map(KindScore, found))
 
 
 def _pairs(
@@ -341,7 +332,9 @@ def _pairs(
 ) -> list[Pair]:
     """Each kind against the first; p-values are corrected for all comparisons, in both metrics that decide."""
     first, pairs = kinds[0], []
-    loss = next((name for name in (LOSS, NLL) if name in scores and name != primary), None)
+    decide = [primary, *(name for name in (LOSS, NLL) if name in scores and name != primary)]
+    if len({run.recipe.train.label_smoothing for kind in kinds for run in kind.runs}) > 1 and LOSS in decide[1:]:
+        decide.remove(LOSS)  # losses of different objectives
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
         sentences, seeds = {}, {}
         for metric, of in scores.items() if not each.unfair else ():
@@ -351,8 +344,8 @@ def _pairs(
                 seeds[metric] = test
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
-        evidence = {
-            metric: Evidence(
+        evidence = [
+            Evidence(
                 first=first.label,
                 second=kind.label,
                 metric=metric,
@@ -361,18 +354,15 @@ def _pairs(
                 sentences=sentences.get(metric),
                 seeds=seeds.get(metric),
                 unfair=each.unfair,
+                remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
                 lower_is_better=metric in (LOSS, NLL),
                 digits=digits(metric),
             )
-            for metric in filter(None, (primary, loss))
-        }
-        remarks = (f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else ()
-        decides = replace(evidence[primary], remarks=remarks)
-        pairs.append(Pair(first, kind, each, sentences, seeds, decides, evidence.get(loss or "")))
-    shown = corrected([pair.evidence for pair in pairs] + [pair.loss for pair in pairs if pair.loss])
-    return [
-        replace(pair, evidence=shown[i], loss=shown[len(pairs) + i] if loss else None) for i, pair in enumerate(pairs)
-    ]
+            for metric in decide
+        ]
+        pairs.append(Pair(first, kind, each, sentences, seeds, tuple(evidence)))
+    shown = iter(corrected([each for pair in pairs for each in pair.decide]))
+    return [replace(pair, decide=tuple(islice(shown, len(decide)))) for pair in pairs]
 
 
 def digits(metric: str) -> int:

@@ -81,9 +81,8 @@ def _verdict(result: Result) -> str:
         said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     parts = [f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>']
     if outcomes != ["unfair"]:
-        losses = [pair.loss.metric for pair in result.pairs if pair.loss]
-        metric = " or ".join([result.metric, *losses[:1]])
-        rule = note("compare", "rule", metric=metric, alpha=ALPHA, seeds=LEAST_SEEDS)
+        metrics = " or ".join(each.metric for each in result.pairs[0].decide)
+        rule = note("compare", "rule", metric=metrics, alpha=ALPHA, seeds=LEAST_SEEDS)
         rule += note("compare", "losses") if result.task == "text" else ""
         parts.append(f'<p class="note">{escape(rule)}</p>')
     return section("Verdict", *parts)
@@ -134,9 +133,9 @@ def _fairness(result: Result) -> str:
 def _scores(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
     several = any(len(kind.runs) > 1 for kind in result.kinds)
-    charts = _charts(result, [pair.evidence for pair in result.pairs], several)
-    if several:
-        charts += _charts(result, [pair.loss for pair in result.pairs if pair.loss], several)
+    charts = []
+    for i in range(len(result.pairs[0].decide) if several else 1):
+        charts += _charts(result, [pair.decide[i] for pair in result.pairs], several)
     rows = [
         [metric, *(_cell(each.text(digits(metric)), each.interval, digits(metric)) for each in of)]
         for metric, of in result.scores.items()
@@ -158,8 +157,6 @@ def _scores(result: Result) -> str:
 
 def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list[str]:
     """The values of a metric that decides, and the differences from the first kind with their intervals."""
-    if not evidence:
-        return []
     metric = evidence[0].metric
     scores = result.scores[metric]
     over = "; the line is the 95 % interval over sentences" if scores[0].interval else ""
@@ -170,8 +167,8 @@ def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list
     ]
     charts = [dot_chart(dots, title=metric, x_label=metric, note=about)]
     dots = [
-        Dots(f"{_minus(each)}, over {over}", each.difference, _ends(test), (), i, each.digits, sign=True)
-        for i, each in enumerate(evidence, start=1)
+        Dots(f"{_minus(pair)}, over {over}", each.difference, _ends(test), (), i, each.digits, sign=True)
+        for i, (pair, each) in enumerate(zip(result.pairs, evidence, strict=True), start=1)
         for over, test in each.tests.items()
     ]
     if dots:
@@ -180,9 +177,8 @@ def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list
     return charts
 
 
-def _minus(each: Pair | Evidence) -> str:
-    first, second = (each.first, each.second) if isinstance(each, Evidence) else (each.first.label, each.second.label)
-    return f"{second} − {first}"
+def _minus(pair: Pair) -> str:
+    return f"{pair.second.label} − {pair.first.label}"
 
 
 def _ends(interval: Interval | DifferenceTest | None) -> tuple[float, float] | None:
@@ -208,7 +204,6 @@ def _tests(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], captio
             value, low, high = (signed(each, digits(metric)) for each in (second - first, test.low, test.high))
             row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
             row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
-            row |= {} if test.effect is None else {"Hedges' g": str(test.effect)}
             row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
             decides = pair.p_values.get(metric)
             row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"

@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from macaron import ode
 from macaron.errors import MacaronError, UsageError, resume_command
-from macaron.json_files import read_json
 from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
 from macaron.models.configuration import TranslationConfig
 from macaron.models.presets import AnyConfig
@@ -32,15 +31,11 @@ CONTROL_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["G", 0.
 CONTROL_DECODER_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["H", 1.0], ["G", 0.5]])
 
 
-class _Twin(TypedDict):
-    varied: dict[str, str]
-
-
 class FinishedRun(RunFolder):
     """A run that has ended, with a model and a recipe.
 
     :ivar final_loss: the validation loss of the model that the run chose: of its objective, with label smoothing
-    :ivar final_nll: likewise its negative log-likelihood, which does not depend on the objective; None if not recorded
+    :ivar final_nll: likewise its negative log-likelihood, which does not depend on the objective; NaN if not recorded
     :ivar varied: the settings that it was trained to differ in from its twins, with its values
     :ivar progress: where training ended
     :ivar identity: what its checkpoints record of the training data; empty if they are gone
@@ -51,10 +46,9 @@ class FinishedRun(RunFolder):
         super().__init__(path, name)
         if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no final model yet: continue with {resume_command(path)}")
-        losses, likelihoods = (self.summary.get(name) or {} for name in ("candidates", "candidate_nll"))
+        losses, likelihoods = (self.summary.get(name, {}) for name in ("candidates", "candidate_nll"))
         self.final_loss: float = losses.get(self.summary.get("final_model"), math.nan)
-        nll = likelihoods.get(self.summary.get("final_model")) if isinstance(likelihoods, dict) else None
-        self.final_nll: float | None = nll if is_number(nll) else None
+        self.final_nll: float = likelihoods.get(self.summary.get("final_model"), math.nan)
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
         self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
@@ -69,8 +63,7 @@ class FinishedRun(RunFolder):
             )
         self.recipe = recipe_from(self.settings, self.origin)
         self.seed = self.recipe.train.seed
-        found: _Twin = read_json(path / TWIN, _Twin) if (path / TWIN).is_file() else {"varied": {}}
-        self.varied = found["varied"]
+        self.varied: dict[str, str] = self._json(path / TWIN, dict[str, str]) or {}
 
     def varies(self, key: str) -> bool:
         """Whether it is one of twins that differ in this setting on purpose. A preset is many settings of a model."""
@@ -130,7 +123,10 @@ def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Ki
     schemes = [scheme_label(runs[0].model_config) for runs in groups]
     names = [_common_name([run.name for run in runs]) for runs in groups]
     alone = all(len(runs) == 1 for runs in groups)
-    choices = [names, schemes] if named and alone else [_varied(groups, schemes), schemes, names]
+    kinds = [(scheme, runs[0].varied) for scheme, runs in zip(schemes, groups, strict=True)]
+    alike = len(set(schemes)) == 1 or any("model.scheme" in varied for _, varied in kinds)
+    varied = [varied_label("" if alike else scheme, values) for scheme, values in kinds]
+    choices = [names, schemes] if named and alone else [varied, schemes, names]
     both = [
         scheme if schemes.count(scheme) == 1 else f"{scheme} ({name or runs[0].name})"
         for scheme, name, runs in zip(schemes, names, groups, strict=True)
@@ -139,20 +135,9 @@ def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Ki
     return [Kind(label, tuple(runs), count(runs[0].model_config)) for label, runs in zip(labels, groups, strict=True)]
 
 
-def _varied(groups: Sequence[Sequence[FinishedRun]], schemes: list[str]) -> list[str]:
-    """The values of the settings that twins vary, after their schemes if these differ; empty texts for other runs."""
-    kinds = [runs[0].varied for runs in groups]
-    keys = [key for key in kinds[0] if all(key in kind for kind in kinds)]
-    beside = len(set(schemes)) > 1 and "model.scheme" not in keys
-    return [
-        varied_label([scheme] if beside else [], {key: kind[key] for key in keys})
-        for scheme, kind in zip(schemes, kinds, strict=True)
-    ]
-
-
-def varied_label(scheme: Sequence[str], values: Mapping[str, str]) -> str:
-    """The name of a twin: its scheme, if schemes differ, and its values of other settings that do."""
-    return ", ".join([*scheme, *(f"{key.rpartition('.')[2]}={value}" for key, value in values.items())])
+def varied_label(scheme: str, values: Mapping[str, str]) -> str:
+    """The name of a twin: its scheme, unless that is empty, and its values of other settings."""
+    return ", ".join(filter(None, [scheme, *(f"{key.rpartition('.')[2]}={value}" for key, value in values.items())]))
 
 
 def _common_name(names: Sequence[str]) -> str:

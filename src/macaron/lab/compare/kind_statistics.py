@@ -22,7 +22,7 @@ from macaron.evaluate import (
     bootstrap_interval,
     paired_bootstrap,
 )
-from macaron.lab.compare.verdict import LEAST_SEEDS, DifferenceTest, Effect
+from macaron.lab.compare.verdict import EFFECT, LEAST_SEEDS, DifferenceTest
 
 #: Resamples and exchanges: a p-value near 0.05 is then known to about 0.004.
 TRIALS = 10_000
@@ -83,16 +83,16 @@ def seed_test(first: Sequence[float], second: Sequence[float]) -> DifferenceTest
     found = stats.ttest_ind(second, first, equal_var=False)
     low, high = map(float, found.confidence_interval(LEVEL))
     numbers = {"t": float(found.statistic), "degrees of freedom": float(found.df)}
-    return DifferenceTest(low, high, {"Welch's t-test": float(found.pvalue)}, numbers, hedges_g(first, second))
+    numbers |= zip(EFFECT, hedges_g(first, second), strict=True)
+    return DifferenceTest(low, high, {"Welch's t-test": float(found.pvalue)}, numbers)
 
 
-def hedges_g(first: Sequence[float], second: Sequence[float]) -> Effect:
-    """The standardised difference of two means, second minus first, without its bias in small samples.
+def hedges_g(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """The standardised difference of two means without its bias in small samples, and its interval.
 
     g = J d, where d is the difference divided by the pooled standard deviation and J = Γ(n/2) / (√(n/2) Γ((n-1)/2))
-    with n degrees of freedom (Hedges 1981, "Distribution theory for Glass's estimator of effect size and related
-    estimators", Journal of Educational Statistics 6(2)). Student's t of the data has a noncentral t distribution: the
-    interval is that of the noncentralities that make it neither too large nor too small (Steiger and Fouladi 1997).
+    with n degrees of freedom (Hedges 1981, Journal of Educational Statistics 6(2)). Student's t has a noncentral t
+    distribution; the ends are those noncentralities of which it is the 97.5 or the 2.5 % quantile (Steiger 2004).
     """
     from scipy import optimize, stats
 
@@ -105,13 +105,10 @@ def hedges_g(first: Sequence[float], second: Sequence[float]) -> Effect:
     bounds = [abs(t) * math.sqrt(stats.chi2.ppf(p, freedom) / freedom) for p in tails]
     if abs(t) < _FAR:
         ends = (bounds[0] - 5, bounds[1] + 5)
-
-        def beyond(at: float, p: float) -> float:
-            return float(stats.nct.cdf(abs(t), freedom, at)) - p
-
+        beyond = lambda at, p: stats.nct.cdf(abs(t), freedom, at) - p  # noqa: E731
         bounds = [optimize.brentq(beyond, *ends, args=(p,)) for p in tails]
     low, high = sorted(math.copysign(1, t) * bound * per * unbiased for bound in bounds)
-    return Effect(t * per * unbiased, low, high)
+    return t * per * unbiased, low, high
 
 
 @dataclass(frozen=True)

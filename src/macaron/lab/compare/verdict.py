@@ -14,6 +14,8 @@ import numpy as np
 ALPHA = 0.05
 #: The smallest p-value that is shown.
 LEAST_P = 0.0001
+#: The size of a difference in standard deviations over seeds, and its interval: names in `DifferenceTest.numbers`.
+EFFECT = ("Hedges' g", "g, low", "g, high")
 #: The number of runs of each kind that a test over seeds needs.
 LEAST_SEEDS = 3
 
@@ -24,30 +26,16 @@ Reach = Literal["nothing", "models", "seeds"]
 
 
 @dataclass(frozen=True)
-class Effect:
-    """The size of a difference in standard deviations over seeds, Hedges' g, and its 95 % interval."""
-
-    g: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{signed(self.g)} ({signed(self.low)} to {signed(self.high)})"
-
-
-@dataclass(frozen=True)
 class DifferenceTest:
     """A two-sided test of a difference: its 95 % interval, and the p-value of each method.
 
-    :param numbers: what else a table shows of it
-    :param effect: of a test over seeds
+    :param numbers: what else a table shows of it; of a test over seeds Hedges' g and its 95 % interval are among them
     """
 
     low: float
     high: float
     p_values: dict[str, float]
     numbers: dict[str, float] = field(default_factory=dict)
-    effect: Effect | None = None
 
     def shows(self, difference: float) -> bool:
         """Whether the interval lies on the difference's own side of zero, and all p-values are small."""
@@ -100,11 +88,6 @@ class Verdict:
     sentence: str
     metric: str = ""
 
-    @property
-    def shown(self) -> bool:
-        """Whether it names one as better."""
-        return self.outcome in ("first", "second")
-
 
 def verdict(evidence: Evidence) -> Verdict:
     """What may be said of two kinds of model."""
@@ -128,8 +111,9 @@ def verdict(evidence: Evidence) -> Verdict:
         whole += f", 95 % interval {intervals}, p {'' if p_value <= LEAST_P else '= '}{p_text(p_value)}"
         if evidence.comparisons > 1:
             whole += f" after Holm's correction for {evidence.comparisons} comparisons"
-        if evidence.seeds is not None and evidence.seeds.effect is not None and reach == "seeds":
-            whole += f", Hedges' g {evidence.seeds.effect}"
+        if reach == "seeds" and EFFECT[0] in tests["seeds"].numbers:
+            g, low, high = (signed(tests["seeds"].numbers[name]) for name in EFFECT)
+            whole += f", {EFFECT[0]} {g} ({low} to {high})"
         if p_value < ALPHA and all(test.shows(evidence.difference) for test in tests.values()):
             outcome = "second" if (evidence.difference > 0) != evidence.lower_is_better else "first"
             better, worse = (second, first) if outcome == "second" else (first, second)
@@ -150,18 +134,15 @@ def verdict(evidence: Evidence) -> Verdict:
     return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", evidence.metric)
 
 
-def either(score: Verdict, loss: Verdict) -> Verdict:
-    """The verdict on two kinds by their scores and by their losses: it rests on the score if that shows a difference.
-
-    Otherwise it rests on the loss if that shows one. It says which, and what the other shows.
-    """
-    if score.outcome == "unfair" or loss.outcome in ("unfair", "untested"):
+def either(score: Verdict, loss: Verdict | None = None) -> Verdict:
+    """The verdict by the score and by the loss: it rests on the first that shows a difference, and says on which."""
+    if loss is None or score.outcome == "unfair" or loss.outcome == "untested":
         return score
-    rests, other = (loss, score) if loss.shown and not score.shown else (score, loss)
+    ranking = ("first", "second")
+    rests, other = (loss, score) if loss.outcome in ranking and score.outcome not in ranking else (score, loss)
     texts = [f"{each.sentence[0].lower()}{each.sentence[1:-1]}" for each in (rests, other)]
-    opposed = "; the two metrics disagree" if rests.shown and other.shown and rests.outcome != other.outcome else ""
-    sentence = f"The verdict rests on {rests.metric}: {texts[0]}; {other.metric}: {texts[1]}{opposed}."
-    return replace(rests, sentence=sentence)
+    opposed = "; the two metrics disagree" if {score.outcome, loss.outcome} == {*ranking} else ""
+    return replace(rests, sentence=f"By {rests.metric}, {texts[0]}; by {other.metric}, {texts[1]}{opposed}.")
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
