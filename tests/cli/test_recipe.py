@@ -62,7 +62,9 @@ def test_a_recipe_is_found_by_its_name(tmp_path: Path):
     (tmp_path / "runs").mkdir()
     with pytest.raises(MacaronError, match=r"runs: is a folder, not a recipe.*: bert-base, deen-mix"):
         find(Path("runs"))
-    with pytest.raises(MacaronError, match=r"^recipes/multi30k\.toml: no such recipe.*did you mean 'multi30k-de-en'\?"):
+    with pytest.raises(
+        MacaronError, match=r"^recipes/multi30k\.toml: no such recipe.*did you mean 'multi30k-(de-en|en-de)'\?"
+    ):
         find(Path("recipes/multi30k.toml"))
 
 

@@ -6,7 +6,7 @@ With TRITON_INTERPRET=1 and Triton the tests that need no recording run on a CPU
 import copy
 import os
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,9 +15,10 @@ import torch
 
 from macaron.models import LanguageConfig, LanguageModel, TranslationConfig, TranslationModel, preset
 from macaron.nn.embedding import FIRST_POSITION
+from macaron.nn.loss import PairDivergence
 from macaron.tasks.language_model import LanguageBatch, LanguageLoss
 from macaron.tasks.translation import TranslationBatch, TranslationLoss
-from macaron.train.step import WARM_UP, RecordedStep, TrainStep, precision
+from macaron.train.step import WARM_UP, RecordedStep, TrainStep, precision, tensors_of
 
 ON_GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
@@ -68,7 +69,7 @@ def computed(loss: Any, given: Any) -> tuple[torch.Tensor, dict[str, torch.Tenso
     return sums.detach(), {name: parameter.grad for name, parameter in loss.named_parameters()}
 
 
-def check_against_float64(plain: Any, batches: Sequence[Any]) -> None:
+def check_against_float64(plain: Any, batches: Sequence[Any], tolerance: float = 1e-3) -> None:
     """Fused losses and gradients are those of the plain modules in float64, but for rounding.
 
     On a GPU states are bfloat16. So they are in plain modules that have nothing else, which are the measure of each
@@ -80,9 +81,9 @@ def check_against_float64(plain: Any, batches: Sequence[Any]) -> None:
     exact, rough = (copy.deepcopy(plain).to("cpu", kind) for kind in (torch.float64, torch.bfloat16))
     squares = {name: torch.zeros(2) for name, _ in plain.named_parameters()}
     for given in batches:
-        on_cpu = type(given)(*(getattr(given, field.name).cpu() for field in fields(given)))
+        on_cpu = replace(given, **{name: each.cpu() for name, each in tensors_of(given).items()})
         (expected, truth), (found, made) = computed(exact, on_cpu), computed(ours, given)
-        torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-3 if ON_GPU else 1e-5, atol=0)
+        torch.testing.assert_close(found.cpu().double(), expected, rtol=tolerance if ON_GPU else 1e-5, atol=0)
         rounded = computed(rough, on_cpu)[1] if ON_GPU else {name: (1 + 1e-4) * each for name, each in truth.items()}
         for name, each in truth.items():
             assert torch.isfinite(made[name]).all(), name
@@ -106,6 +107,39 @@ def test_losses_and_gradients_are_those_of_the_plain_modules_in_float64(changes)
     assert not plain.model.encoder.uncovered(WIDTH)
     assert not plain.model.decoder.uncovered(WIDTH)
     check_against_float64(plain, [batch(seed) for seed in range(8 if ON_GPU else 1)])
+
+
+def with_copy(both: bool, cut: float) -> TranslationLoss:
+    """A loss with a consistency term; at a cut of 1 nothing is random."""
+    made = module()
+    made.divergence, made.cut = PairDivergence(3.0, both, 1), cut
+    return made
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_consistency_losses_are_those_of_the_plain_modules_in_float64(both):
+    batches = [replace(batch(seed), consistent=True) for seed in range(8 if ON_GPU else 1)]
+    check_against_float64(with_copy(both, 1.0), batches, 2e-2)
+
+
+@needs_gpu
+def test_a_consistency_loss_is_recorded_beside_the_plain_one():
+    eager = fused(with_copy(False, 0.3))
+    ours = copy.deepcopy(eager)
+
+    def autocast():
+        return precision(DEVICE, True)
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        replayed, step = RecordedStep(ours, autocast), TrainStep(eager, autocast)
+        for number in range(2 * (WARM_UP + 3)):
+            given, sums = replace(batch(number), consistent=number % 2 == 1), []
+            for each in (replayed, step):
+                torch.manual_seed(number)
+                sums.append(each(given, 1e-3).clone())
+            torch.testing.assert_close(*sums, rtol=1e-5, atol=0)
+            assert bool(sums[0][2]) == given.consistent
+    assert len(replayed.recorded) == 2
 
 
 def test_three_tensors_side_by_side_and_their_sums():
@@ -145,6 +179,16 @@ def test_dropout_repeats_and_its_gradient_is_that_of_the_drawn_mask():
             parameter.add_(way)
         above, below = values
         assert (above - below) / 2 == pytest.approx(float((slopes[name] * way).sum()), rel=0.1, abs=2e-4), name
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_each_dropout_acts(name):
+    ours, losses = fused(module(**{name: 0.5})), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        with torch.no_grad(), precision(DEVICE, ON_GPU):
+            losses.append(float(ours(batch())[0]))
+    assert losses[0] == losses[1] != losses[2]
 
 
 @needs_gpu

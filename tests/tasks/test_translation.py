@@ -131,3 +131,16 @@ def test_rows_beyond_the_last_are_empty_and_cost_nothing(pairs: PairStore):
     torch.testing.assert_close(module(with_empty), alone)
     nothing = packed_batch(pairs, Rows(np.arange(0), np.arange(0), 2), WIDTH, CPU)
     assert module(nothing).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_acts_in_every_layout(name: str, pairs: PairStore):
+    module = loss_module(**{name: 0.5})
+    padded, packed = padded_batches(pairs, 100)[0], packed_batches(pairs, 4)[0]
+    for batch, needs in ((padded, False), (padded, True), (packed, False)):
+        module.model.encoder.needs_positions = needs  # then it is computed with its padding
+        losses = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            losses.append(module(batch)[0].item())
+        assert losses[0] == losses[1] != losses[2]

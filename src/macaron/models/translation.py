@@ -1,5 +1,6 @@
 """The networks that write text: the translation model, the language model; and a classifier on the latter."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -79,18 +80,23 @@ class TranslationModel(DecoderNetwork):
         ends = config.decoder_prologue, config.decoder_epilogue
         self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
 
-    def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
+    def token_states(
+        self, ids: Tensor, target: Tensor, target_real: Tensor, vectors: Sequence[Tensor | None] = (None, None)
+    ) -> tuple[Tensor, Tensor]:
         """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
 
         The numbers are those of `decode`; stacks must not need positions. A GPU would have to wait for N.
+
+        :param vectors: (B, S, D) and (B, T, D), token vectors instead of ids
         """
         real = ids != self.pad
         left, right, mask = Padding(real), Padding(target_real), key_mask(real)
-        x = left.remove(self.embedding(ids, token_positions(real)))
+        x = left.remove(self.embedding(ids, token_positions(real), vectors=vectors[0]))
         memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
         context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
         context.padding, context.memory_padding = right, left
-        return self.decoder(right.remove(self.embedding(target)), context), right.rows
+        y = right.remove(self.embedding(target, vectors=vectors[1]))
+        return self.decoder(y, context), right.rows
 
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""

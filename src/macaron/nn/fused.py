@@ -46,10 +46,20 @@ class State:
         return self.x if self.moved is None and self.x is not None else self.normed(None)[0]
 
 
-def embed(module: Embedding, ids: Tensor, positions: Tensor | None, segments: Tensor | None, rows: PackedRows) -> Any:
-    """Embed packed rows (B, T) as a `State` for `Stack.forward`."""
-    table = (module.tokens.weight * module.scale).to(rows.dtype)
-    x = F.embedding(ids.flatten(), table)
+def embed(
+    module: Embedding,
+    ids: Tensor,
+    positions: Tensor | None,
+    segments: Tensor | None,
+    rows: PackedRows,
+    vectors: Tensor | None = None,
+) -> Any:
+    """Embed packed rows (B, T) as a `State` for `Stack.forward`; ``vectors`` (B, T, D) replace those of the tokens."""
+    if vectors is None:
+        table = (module.tokens.weight * module.scale).to(rows.dtype)
+        x = F.embedding(ids.flatten(), table)
+    else:
+        x = (vectors * module.scale).to(rows.dtype).flatten(0, 1)
     if module.positioned and positions is not None:
         vectors = module.of_positions(torch.arange(ids.shape[1] + FIRST_POSITION, device=ids.device))
         x = x + F.embedding(positions.flatten(), vectors.to(rows.dtype))

@@ -57,10 +57,44 @@ class ChunkLoss(nn.Module):
         return sums, slope.to(kind)
 
 
+class PairDivergence(nn.Module):
+    """How far the distributions p of a token and q of its copy are apart.
+
+    :param weight: of the divergence in the loss
+    :param both: R-Drop: the mean of KL(p || q) and KL(q || p), and both have a cross-entropy. Otherwise SimCut:
+        KL(p || q), and only p has one
+    """
+
+    def __init__(self, weight: float, both: bool, ignored: int) -> None:
+        super().__init__()
+        self.weight, self.both, self.ignored = weight, both, ignored
+
+    def forward(self, logits: Tensor, targets: Tensor, exact: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The sum of the divergences, and its weighted gradient (2 N, V); neither p nor q is taken for a constant.
+
+        :param logits: (2 N, V), those of p and q in turn, as targets (2 N,)
+        """
+        real = (targets[::2] != self.ignored).unsqueeze(-1)
+        log_p, log_q = logits.to(exact).view(-1, 2, logits.shape[-1]).log_softmax(-1).unbind(1)
+        p, q, gap = log_p.exp(), log_q.exp(), log_p - log_q
+        divergence = (p * gap).sum(-1, keepdim=True)
+        p_slope, q_slope = p * (gap - divergence), q - p
+        if self.both:
+            back = -(q * gap).sum(-1, keepdim=True)
+            p_slope, q_slope = (p_slope - q_slope) / 2, (q_slope - q * (gap + back)) / 2
+            divergence = (divergence + back) / 2
+        slopes = torch.stack([p_slope, q_slope], 1).mul_(self.weight * real[:, None])
+        return (divergence * real).sum(), slopes.flatten(0, 1)
+
+
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, losses: ChunkLoss, chunk: int) -> Tensor:
-        """The sums (2,) of smoothed loss and nll for states (N, D), output embedding (V, D) and targets (N,)."""
+    def forward(ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, modules: Any, chunk: int) -> Tensor:
+        """The sums (2,) of smoothed loss and nll for states (N, D), output embedding (V, D) and targets (N,).
+
+        :param modules: a `ChunkLoss`, and a `PairDivergence` or None. With the latter there are three sums
+        """
+        losses, divergence = modules
         sloping = any(ctx.needs_input_grad)
         # Under autocast, products run in its precision; sums, softmax and weight gradients are in float32.
         if torch.is_autocast_enabled(states.device.type):
@@ -69,7 +103,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         else:
             rows, matrix = states, weight
         exact = torch.promote_types(rows.dtype, torch.float32)
-        sums = torch.zeros(2, dtype=exact, device=states.device)
+        sums = torch.zeros(2 if divergence is None else 3, dtype=exact, device=states.device)
         d_states: Any = torch.empty_like(rows) if sloping else None
         # A frozen embedding needs no gradient, which would be half of the work.
         trained = ctx.needs_input_grad[1]
@@ -77,23 +111,30 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         with torch.autocast(states.device.type, enabled=False):
             for start in range(0, len(rows), chunk):
                 part, goal = rows[start : start + chunk], targets[start : start + chunk]
-                logits = part @ matrix.T
+                logits, apart = part @ matrix.T, None
+                if divergence is not None:  # first, since the losses overwrite the logits
+                    found, apart = divergence(logits, goal, exact)
+                    sums[0] += divergence.weight * found
+                    sums[2] += found
                 if losses.fused:
                     slope = logits if sloping else None
-                    sums += chunk_loss(logits, goal, losses.smoothing, losses.ignored, sloping)
+                    sums[:2] += chunk_loss(logits, goal, losses.smoothing, losses.ignored, sloping)
                 else:
                     found, slope = losses(logits, goal, exact, sloping)
-                    sums += found
+                    sums[:2] += found
                     if slope is not None:
                         target = (goal != losses.ignored).to(slope.dtype) * (losses.smoothing - 1)
                         slope.scatter_add_(-1, goal.unsqueeze(-1), target.unsqueeze(-1))
                 if slope is None:
                     continue
+                slope = slope if apart is None else slope.add_(apart)
                 torch.mm(slope, matrix, out=d_states[start : start + chunk])
                 if trained:
                     d_weight += slope.T @ part
         ctx.save_for_backward(d_states, d_weight)
         ctx.kinds = states.dtype, weight.dtype
+        if divergence is not None and divergence.both:
+            sums[1] /= 2
         return sums
 
     @staticmethod
@@ -117,10 +158,23 @@ class SmoothedCrossEntropy(nn.Module):
         super().__init__()
         self.losses, self.chunk = ChunkLoss(smoothing, ignored), chunk
 
-    def forward(self, states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-        """The two sums, (2,), for states (..., D), output embedding (V, D) and targets (...)."""
-        flat = states.reshape(-1, states.shape[-1])
+    def forward(
+        self, states: Tensor, weight: Tensor, targets: Tensor, divergence: PairDivergence | None = None
+    ) -> Tensor:
+        """The two sums, (2,), for states (..., D), output embedding (V, D) and targets (...).
+
+        :param divergence: states and targets are those of a batch and then those of its copy. The sums (3,) are the
+            smoothed losses and the weighted divergence together, the nll of a copy, the divergence
+        """
+        flat, goals = states.reshape(-1, states.shape[-1]), targets.reshape(-1)
         chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
+        if divergence is not None:  # the two rows of a token side by side; several tensors of this size are held
+            flat, (first, second) = (
+                flat.view(2, -1, flat.shape[-1]).transpose(0, 1).reshape(flat.shape),
+                goals.view(2, -1),
+            )
+            second = second if divergence.both else torch.full_like(second, self.losses.ignored)
+            goals, chunk = torch.stack([first, second], 1).flatten(), 2 * max(chunk // 8, 1)
         return _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            flat, weight, targets.reshape(-1), self.losses, chunk
+            flat, weight, goals, (self.losses, divergence), chunk
         )

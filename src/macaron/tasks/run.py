@@ -156,8 +156,9 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     moved = [differences["train", key] for key in recipe.train.fixed_limits if ("train", key) in differences]
     if moved:
         raise MacaronError(
-            f"{out} cannot be resumed with another length: {'; '.join(moved)}. The learning rate depends on it "
-            f"(train.schedule = {recipe.train.schedule!r}). Use the old values, or start a new run with another --out."
+            f"{out} cannot be resumed with another length: {'; '.join(moved)}. It decides the learning rate "
+            f"(train.schedule = {recipe.train.schedule!r}) or when train.consistency begins. Use the old values, or "
+            "start a new run with another --out."
         )
 
 

@@ -1,13 +1,14 @@
 """Training a translation model: batches of pairs, padded or packed into rows, the loss, the task."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -35,11 +36,13 @@ from macaron.models import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.fused import embed
-from macaron.nn.loss import SmoothedCrossEntropy
+from macaron.nn.loss import PairDivergence, SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
+from macaron.train.settings import CONSISTENCY
+from macaron.train.step import tensors_of
 from macaron.train.task import MicroBatch, Task, same_text
 
 SCORE_TOKENS = 4096  # source tokens of a batch that is translated: its beams multiply them
@@ -50,7 +53,7 @@ class TranslationBatch:
     """Source (B, S); target (B, T); the target shifted right, ``previous`` (B, T).
 
     Packed rows also have the position of each token in its sentence, and the number of the sentence in its row (0:
-    padding).
+    padding). ``consistent``: the loss has a consistency term.
     """
 
     source: Tensor
@@ -60,6 +63,7 @@ class TranslationBatch:
     target_positions: Tensor | None = None
     source_sentence: Tensor | None = None
     target_sentence: Tensor | None = None
+    consistent: bool = field(default=False, kw_only=True)
 
 
 def short_pairs(pairs: PairStore, limit: int, start: int = 0, stop: int | None = None) -> Indices:
@@ -115,46 +119,86 @@ def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device)
 
 
 class TranslationLoss(nn.Module):
-    """Model and loss as one module, for DDP and FSDP."""
+    """Model and loss as one module, for DDP and FSDP.
 
-    def __init__(self, model: TranslationModel, smoothing: float) -> None:
+    :param divergence: of a consistency loss. A batch is then computed together with a copy, which has another dropout
+    :param cut: SimCut: the share of the copy's tokens whose vectors are zero. The end of the source and the start of
+        the target are spared
+    :param word_dropout: the share of tokens whose vectors are zero in training; the start of the target is spared
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        smoothing: float,
+        divergence: PairDivergence | None = None,
+        cut: float = 0.0,
+        word_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.divergence, self.cut, self.word_dropout = model, divergence, cut, word_dropout
         self.criterion = SmoothedCrossEntropy(smoothing, PAD)
         self.fused = False  # see `macaron.nn.fused`
 
     def forward(self, batch: TranslationBatch) -> Tensor:
-        """The sums of smoothed loss and nll over the targets of a batch."""
+        """The sums of smoothed loss and nll over the targets of a batch, and of the divergence if there is one."""
+        if self.divergence is None or not batch.consistent:
+            sums = self.criterion(*self._states(batch))
+            return sums if self.divergence is None else F.pad(sums, (0, 1))
+        double: dict[str, Any] = {name: torch.cat([each, each]) for name, each in tensors_of(batch).items()}
+        return self.criterion(*self._states(replace(batch, **double)), self.divergence)
+
+    def _vectors(self, batch: TranslationBatch) -> tuple[Tensor | None, Tensor | None]:
+        """The token vectors of source (B, S, D) and target (B, T, D) if some are zero; they are not scaled for it."""
+        cutting = batch.consistent and self.cut > 0
+        rate = self.cut if cutting else self.word_dropout
+        if not rate or not self.training:
+            return None, None
+        found = []
+        for ids, spared in ((batch.source, cutting), (batch.previous, True)):
+            kept = torch.rand(ids.shape, device=ids.device) >= rate
+            if spared:
+                kept |= ids == EOS
+            if cutting:
+                kept[: len(ids) // 2] = True
+            found.append(self.model.embedding.tokens(ids) * kept.unsqueeze(-1))
+        return found[0], found[1]
+
+    def _states(self, batch: TranslationBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """The decoder's states, the table whose products with them are the logits, the targets."""
         model, embedding = self.model, self.model.embedding
         source, target = batch.source_sentence, batch.target_sentence
+        given, before = self._vectors(batch)
         if source is None or target is None:
             real = batch.source != PAD
             needed = model.encoder.needs_positions or model.decoder.needs_positions
             if batch.source.device.type == "cpu" and not needed:
-                states, wanted = model.token_states(batch.source, batch.previous, batch.target != PAD)
-                return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[wanted])
-            states = model.decode(batch.previous, model.encode(batch.source, real), real)
+                wanted = batch.target != PAD
+                states, indices = model.token_states(batch.source, batch.previous, wanted, (given, before))
+                return states, embedding.tokens.weight, batch.target.flatten()[indices]
+            memory = model.encode(batch.source, real, vectors=given)
+            states = model.decode(batch.previous, memory, real, vectors=before)
         elif self.fused:
             rows = PackedRows(source).cast([model.encoder, model.decoder])
-            x = embed(embedding, batch.source, batch.source_positions, None, rows)
+            x = embed(embedding, batch.source, batch.source_positions, None, rows, given)
             memory = model.encoder(x, Context())
             rows = rows.cross(target)
-            y = embed(embedding, batch.previous, batch.target_positions, None, rows)
+            y = embed(embedding, batch.previous, batch.target_positions, None, rows, before)
             states = model.decoder(y, Context(causal=True, memory=memory))
         else:
-            x = embedding(batch.source, batch.source_positions)
+            x = embedding(batch.source, batch.source_positions, vectors=given)
             mask, positions = same_text(source, source), batch.source_positions
             memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, positions=positions))
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
-            y = embedding(batch.previous, batch.target_positions)
+            y = embedding(batch.previous, batch.target_positions, vectors=before)
             # Padding sees everything: a query without a key has no softmax.
             mask = same_text(target, target) & triangle
             memory_mask = same_text(target, source) | (target == 0)[:, None, :, None]
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
             context.positions = batch.target_positions
             states = model.decoder(y, context)
-        return self.criterion(*embedding.output(states), batch.target)
+        return *embedding.output(states), batch.target
 
 
 class TranslationTask(Task):
@@ -163,7 +207,8 @@ class TranslationTask(Task):
     data: PreparedData
     model: TranslationModel
     module: TranslationLoss
-    loss_names = ("loss", "nll")
+    loss_names: tuple[str, ...] = ("loss", "nll")
+    valid_names = ("loss", "nll")
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__()
@@ -182,7 +227,17 @@ class TranslationTask(Task):
         search.max_length = decode.max_length + 2  # transformers counts the start and the end of a translation too
         self.stacks = [self.model.encoder, self.model.decoder]
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
-        self.module = TranslationLoss(self.model, train.label_smoothing)
+        divergence, twice = None, train.consistency == "r-drop"
+        if train.consistency != "none":
+            self.loss_names = (*self.loss_names, "divergence")
+            divergence = PairDivergence(train.consistency_weight or CONSISTENCY[train.consistency], twice, PAD)
+        if twice and not (train.word_dropout or any(getattr(part, "dropout", 0) for part in self.model.modules())):
+            raise MacaronError(
+                "train.consistency = 'r-drop' compares two copies with different dropout, and this model has none: set "
+                "model.dropout, or take 'simcut'"
+            )
+        losses = divergence, 0.0 if twice else train.cut, train.word_dropout
+        self.module = TranslationLoss(self.model, train.label_smoothing, *losses)
         self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]
         self.packing = train.packs(train.wants_gpu(torch.cuda.is_available()))
         self.rows_per_batch = max(1, train.batch_tokens // train.row_tokens)
@@ -241,6 +296,11 @@ class TranslationTask(Task):
             buckets = self._bucketed(seen)
         return [buckets[i] for i in epoch_order(len(buckets), seed, number)]
 
+    def at(self, batch: TranslationBatch, share: float) -> TranslationBatch:
+        """With a consistency loss if it has begun."""
+        train = self.train
+        return replace(batch, consistent=train.consistency != "none" and share >= train.consistency_from)
+
     def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
         """Sums of the losses over this process's share, and its targets."""
         pairs, width = self.valid_pairs, self.train.row_tokens
@@ -248,14 +308,14 @@ class TranslationTask(Task):
         rest = np.setdiff1d(np.arange(len(pairs)), fitting)
         planned = plan_packed(pairs, fitting, width, self.rows_per_batch, seed=0, epoch=0)
         planned += plan_padded(pairs, rest, self.train.batch_tokens, seed=0)
-        sums = torch.zeros(len(self.loss_names) + 1, dtype=torch.float64, device=device)
+        sums = torch.zeros(3, dtype=torch.float64, device=device)
         for i, counts in processes.turns(len(planned)):
             batch = planned[i].collate(device)
             # Pairs longer than a row come in padded batches, which are not worth compiling for.
             eager = self.packing and batch.source_sentence is None
             with torch.compiler.set_stance("force_eager" if eager else "default"):
                 for part, real in self.parts(batch, parts):
-                    sums[:-1] += self.module(part) * (counts and real)
+                    sums[:-1] += self.module(part)[:2] * (counts and real)
             sums[-1] += planned[i].targets * counts
         return sums
 

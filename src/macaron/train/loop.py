@@ -112,16 +112,20 @@ class Trainer:
             self._update(group)
             self._after_update(state.epoch, end_of_epoch=state.finish(len(group)))
 
-    def _update(self, group: Sequence[MicroBatch]) -> None:
-        """Forward and backward of all micro-batches of an update, then one step of the optimiser."""
+    def _update(self, group: Sequence[MicroBatch], share: float | None = None) -> None:
+        """Forward and backward of all micro-batches of an update, then one step of the optimiser.
+
+        :param share: of the schedule; default: what is done of it
+        """
         state = self.state
         self.task.module.train()
         targets = sum(planned.targets for planned in group)
-        self.rate = learning_rate(self.settings, state.update, self._shares()[0])
+        done = self._shares()[0] if share is None else share
+        self.rate = learning_rate(self.settings, state.update, done)
         seed = (self.settings.seed * 1_000_003 + state.update) * 4099
 
         def gradients(parts: int) -> tuple[Tensor, bool]:
-            return accumulate(self.task, self.step, group, self.processes, self.device, seed, parts)
+            return accumulate(self.task, self.step, group, self.processes, self.device, seed, done, parts)
 
         # The parts are those of the later ones, too: they would not fit either.
         (losses, summed), state.parts = within_memory(

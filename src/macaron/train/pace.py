@@ -19,6 +19,8 @@ WARM_UP = {"cpu": 1, "cuda": 8}
 #: Of a run fitted to its minutes: the share of the time that is planned, because the speed of a machine varies, the
 #: share of its updates that is warm-up, and how often it validates.
 PLANNED, WARM_UP_SHARE, VALIDATIONS = 0.93, 0.1, 10
+#: Its multiples, modulo 1, are evenly spread.
+GOLDEN = (5**0.5 - 1) / 2
 #: A fitted run of fewer updates has learned next to nothing.
 FEW = 300
 #: The share of the speed of large matrix products that training reaches, roughly.
@@ -54,7 +56,9 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
         for least, until in ((WARM_UP[trainer.device.type], seconds / 2), (1, seconds)):
             begun, first, trainer.pace_targets = clock(), trainer.state.update, 0
             while trainer.state.update < first + least or trainer.seconds - started < until:
-                trainer._update(groups[trainer.state.update % len(groups)])
+                # Shares from all over the schedule: what is computed in a part of it counts as much as later.
+                count = trainer.state.update
+                trainer._update(groups[count % len(groups)], GOLDEN * count % 1)
         trained = clock() - begun
         for _ in range(2 if trainer.device.type == "cuda" else 1):  # a GPU compiles in the first one
             begun = clock()

@@ -94,11 +94,12 @@ def accumulate(
     processes: Processes,
     device: torch.device,
     seed: int,
+    share: float,
     parts: int,
 ) -> tuple[Tensor, bool]:
     """Add the gradients of all micro-batches of an update that are this process's share.
 
-    :param seed: of the update
+    :param seed: of the update; ``share``: of the schedule, see `Task.at`
     :param parts: in which each micro-batch is computed: the same gradients but for rounding and dropout
     :returns: the sums of their losses, in float64; whether the gradients are summed over all processes already
     """
@@ -108,7 +109,8 @@ def accumulate(
     sums = torch.zeros(len(task.loss_names), dtype=torch.float64, device=device)
     turns, summed = processes.turns(len(group)), False
     for turn, (i, counts) in enumerate(turns, start=1):
-        for j, (part, real) in enumerate(task.parts(group[i].collate(device), parts), start=1):
+        batch = task.at(group[i].collate(device), share)
+        for j, (part, real) in enumerate(task.parts(batch, parts), start=1):
             # Seeded by its index in the run, a part has the same dropout after a resume or in another process.
             torch.manual_seed(seed + i + (j - 1) * _PART_SEED & _SEEDS)
             if isinstance(module, FSDPModule):
@@ -153,9 +155,10 @@ class Validation:
                 self.processes.most,
             )
         found = self.processes.sum(sums).tolist()
-        count = len(task.loss_names)
+        names = task.valid_names or task.loss_names
+        count = len(names)
         means = (value / max(found[count], 1) for value in found[:count])
-        return {f"valid_{name}": mean for name, mean in zip(task.loss_names, means, strict=True)}, found[count + 1 :]
+        return {f"valid_{name}": mean for name, mean in zip(names, means, strict=True)}, found[count + 1 :]
 
     def scores(self, state: RunState, counts: list[float]) -> dict[str, Any]:
         """BLEU and the like, of the first process and of those that must help it; empty in the others."""

@@ -12,6 +12,9 @@ from macaron.settings import check_fields
 TaskName = Literal["translation", "pre-training", "language-model"]
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
+#: The consistency losses, with the weight that their authors give them, and the share of tokens that SimCut's cut.
+CONSISTENCY = {"simcut": 3.0, "r-drop": 5.0}
+CUT = 0.05
 #: Validation sentences that are translated where BLEU or chrF is needed and bleu_sentences does not say how many.
 SCORED_SENTENCES = 2000
 
@@ -69,6 +72,11 @@ class TrainSettings:
     weight_decay: Annotated[float, _FROM_0] = 1e-4
     clip_norm: Annotated[float, _FROM_0] = 0.0
     label_smoothing: Annotated[float, _BELOW_1] = 0.1
+    consistency: Literal["none", "simcut", "r-drop"] = "none"
+    consistency_weight: Annotated[float, _FROM_0] = 0.0
+    consistency_from: Annotated[float, _BELOW_1] = 0.0
+    cut: Annotated[float, _RATIO] = CUT
+    word_dropout: Annotated[float, _BELOW_1] = 0.0
     schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = "inverse-sqrt"
     warmup: _Count = 4000
     warmup_rate: Annotated[float, _FROM_0] = 1e-7
@@ -97,6 +105,13 @@ class TrainSettings:
             raise MacaronError("the run needs a limit: set train.max_updates, train.max_epochs or train.max_minutes")
         if self.average == 1:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
+        kind = self.consistency
+        idle = {"cut": CUT} if kind != "simcut" else {}
+        idle |= {"consistency_weight": 0.0, "consistency_from": 0.0} if kind == "none" else {}
+        for name in (name for name, value in idle.items() if getattr(self, name) != value):
+            raise MacaronError(f"train.{name} changes nothing with train.consistency = {kind!r}: leave it out")
+        problem = "train.word_dropout would also take tokens from the batch that SimCut compares its copy with"
+        require(kind != "simcut" or not self.word_dropout, f"{problem}: leave it out, or take 'r-drop'")
 
     def wants_gpu(self, available: bool) -> bool:
         """Whether to train on a GPU."""
@@ -120,11 +135,11 @@ class TrainSettings:
 
     @property
     def fixed_limits(self) -> tuple[str, ...]:
-        """The limits that decide the schedule's length, and so every learning rate: they cannot change on resume.
+        """The limits that decide the schedule's length, and what depends on it: they cannot change on resume.
 
         They are the first one given, and those before it, which were not given.
         """
-        if self.schedule not in ("linear", "cosine"):
+        if self.schedule not in ("linear", "cosine") and not self.consistency_from:
             return ()
         first = next(i for i, name in enumerate(LIMITS) if getattr(self, name) is not None)
         return LIMITS[: first + 1]
@@ -172,6 +187,9 @@ class PretrainSettings:
         require(train.batching != "bucket", problem)
         problem = f"train.best_metric = {train.best_metric!r} is for translation; plain text has 'loss': leave it out"
         require(train.best_metric == "loss", problem)
+        for name in ("consistency", "word_dropout"):
+            value = getattr(train, name)
+            require(value in ("none", 0.0), f"train.{name} = {value!r} is for translation: leave it out")
         name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
         problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
         require(8 <= self.longest(train) <= train.row_tokens, problem)

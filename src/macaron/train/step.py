@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from macaron.device import Recording, keep_freed_memory
 from macaron.train.distributed import Processes
 
-#: Eager steps of a shape before it is recorded: they compile the module, and let libraries choose their kernels.
+#: Eager steps of a kind before it is recorded: they compile the module, and let libraries choose their kernels.
 WARM_UP = 3
 Autocast = Callable[[], AbstractContextManager[Any]]
-Shapes = tuple[torch.Size, ...]
+Kind = tuple[Any, ...]
 
 
 class TrainStep:
@@ -44,7 +44,7 @@ class TrainStep:
 
 
 class RecordedStep(TrainStep):
-    """The same as CUDA graphs, one for each shape of batch that comes more than ``WARM_UP`` times.
+    """The same as CUDA graphs, one for each kind of batch that comes more than ``WARM_UP`` times.
 
     With several processes there is another graph for an update's last micro-batch, which sums the gradients over all
     processes during its backward pass. A replay needs no memory, so no process waits in vain for one that has failed.
@@ -57,35 +57,35 @@ class RecordedStep(TrainStep):
     def __init__(self, module: nn.Module, autocast: Autocast, processes: Processes | None = None) -> None:
         super().__init__(module, autocast)
         self.processes = processes or Processes()
-        self.calls: dict[Shapes, int] = {}
-        #: The recording of a shape, summing or not, and the tensors into which every batch and weight are copied.
-        self.recorded: dict[tuple[Shapes, bool], tuple[Recording[Tensor], list[Tensor], Tensor]] = {}
+        self.calls: dict[Kind, int] = {}
+        #: The recording of a kind, summing or not, and the tensors into which every batch and weight are copied.
+        self.recorded: dict[tuple[Kind, bool], tuple[Recording[Tensor], list[Tensor], Tensor]] = {}
         for parameter in module.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def prepare(self, batch: Any) -> bool:
         """Whether a call with this batch can sum the gradients, and needs no more memory: it is recorded if due."""
-        due = self.calls.get(shapes(batch), 0) >= WARM_UP
+        due = self.calls.get(kind_of(batch), 0) >= WARM_UP
         if due:
             self._record(batch, summed=True)
         return due
 
     def __call__(self, batch: Any, weight: float | Tensor, summed: bool = False) -> Tensor:
         """The sums of the losses, in a tensor that the next call overwrites."""
-        shape = shapes(batch)
-        self.calls[shape] = self.calls.get(shape, 0) + 1
-        if self.calls[shape] <= WARM_UP:
+        kind = kind_of(batch)
+        self.calls[kind] = self.calls.get(kind, 0) + 1
+        if self.calls[kind] <= WARM_UP:
             return self._run(batch, weight)
         self._record(batch, summed)
-        recording, tensors, factor = self.recorded[shape, summed]
+        recording, tensors, factor = self.recorded[kind, summed]
         torch._foreach_copy_(tensors, list(tensors_of(batch).values()))
         factor.fill_(weight)
         return recording.replay()
 
     def _record(self, batch: Any, summed: bool) -> None:
-        """Record the step for batches of this shape, if it is not recorded yet."""
-        kind = shapes(batch), summed
+        """Record the step for batches of this kind, if it is not recorded yet."""
+        kind = kind_of(batch), summed
         if kind in self.recorded:
             return
         # Replayed one after the other, all graphs can use the same memory.
@@ -126,9 +126,10 @@ def precision(device: torch.device, half: bool) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
 
 
-def shapes(batch: Any) -> Shapes:
-    """The shapes of the tensors of a batch."""
-    return tuple(each.shape for each in tensors_of(batch).values())
+def kind_of(batch: Any) -> Kind:
+    """The shapes of the tensors of a batch, and its other values: what a recording cannot change."""
+    values = (getattr(batch, field.name) for field in fields(batch))
+    return tuple(each.shape if isinstance(each, Tensor) else each for each in values)
 
 
 def tensors_of(batch: Any) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ class Task(ABC):
 
     model           the model that is saved, and ``tokenizer`` with it
     module          what is trained: called with a batch it returns the sums of the losses, the one to minimise first
-    loss_names      names of these sums
+    loss_names      names of these sums; ``valid_names``: if validation measures only some of them
     layers          of the model: small graphs for the compiler, one for all layers of a stack
     stacks          of the model, all of its layers; ``offsets``: whether batches have those of texts in their rows
     compiled_parts  modules worth compiling, the layers among them
@@ -48,6 +48,7 @@ class Task(ABC):
     tokenizer: MacaronTokenizer
     module: nn.Module
     loss_names: tuple[str, ...]
+    valid_names: tuple[str, ...] = ()
     stacks: Sequence[Stack] = ()
     offsets: bool = False
     layers: list[nn.Module]
@@ -84,6 +85,10 @@ class Task(ABC):
             module: Any = self.module
             module.fused = module.criterion.losses.fused = not lacks
         return lacks
+
+    def at(self, batch: Any, share: float) -> Any:
+        """A batch as it is trained on when this share of the schedule is done."""
+        return batch
 
     @abstractmethod
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
