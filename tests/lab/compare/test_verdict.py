@@ -251,7 +251,8 @@ def test_the_verdict_rests_on_the_score_or_on_the_loss_and_says_which(
     found = either(*map(verdict, by_two(score, loss)))
     assert (found.outcome, found.metric) == (outcome, metric)
     other = "validation nll" if metric == "sacreBLEU" else "sacreBLEU"
-    assert re.match(rf"By {metric}, over 5 seeds each, .*; by {other}, over 5 seeds each, ", found.sentence)
+    by = "By" if outcome == "none" else "Decided by"
+    assert re.match(rf"{by} {metric}: over 5 seeds each, .*; by {other}: over 5 seeds each, ", found.sentence)
     assert ("the two metrics disagree" in found.sentence) == (score == loss == 1.0)
     assert bool(RANKS.search(found.sentence)) == (outcome != "none")
     assert len(re.findall(r"\.(?:\s|$)", found.sentence)) == 1

@@ -82,8 +82,8 @@ def seed_test(first: Sequence[float], second: Sequence[float]) -> DifferenceTest
 
     found = stats.ttest_ind(second, first, equal_var=False)
     low, high = map(float, found.confidence_interval(LEVEL))
-    numbers = {"t": float(found.statistic), "degrees of freedom": float(found.df)}
-    numbers |= zip(EFFECT, hedges_g(first, second), strict=True)
+    numbers = dict(zip(EFFECT, hedges_g(first, second), strict=True))
+    numbers |= {"t": float(found.statistic), "degrees of freedom": float(found.df)}
     return DifferenceTest(low, high, {"Welch's t-test": float(found.pvalue)}, numbers)
 
 

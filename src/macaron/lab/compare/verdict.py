@@ -142,7 +142,8 @@ def either(score: Verdict, loss: Verdict | None = None) -> Verdict:
     rests, other = (loss, score) if loss.outcome in ranking and score.outcome not in ranking else (score, loss)
     texts = [f"{each.sentence[0].lower()}{each.sentence[1:-1]}" for each in (rests, other)]
     opposed = "; the two metrics disagree" if {score.outcome, loss.outcome} == {*ranking} else ""
-    return replace(rests, sentence=f"By {rests.metric}, {texts[0]}; by {other.metric}, {texts[1]}{opposed}.")
+    by = "Decided by" if rests.outcome in ranking else "By"
+    return replace(rests, sentence=f"{by} {rests.metric}: {texts[0]}; by {other.metric}: {texts[1]}{opposed}.")
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
