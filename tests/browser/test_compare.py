@@ -199,7 +199,9 @@ def test_every_model_has_its_column_on_a_phone(open_page, page_file):
 
 def test_the_validation_loss_stands_beside_the_scores(open_page, seeds_file):
     page = open_page(seeds_file)
-    assert re.match(r"(Decided by|By) (sacreBLEU|validation nll): over 3 seeds", page.locator(".verdict p").inner_text())
+    assert re.match(
+        r"(Decided by|By) (sacreBLEU|validation nll): over 3 seeds", page.locator(".verdict p").inner_text()
+    )
     scores = page.locator("#scores")
     titles = [name for metric in ("sacreBLEU", "validation nll") for name in (metric, f"Difference in {metric}")]
     assert scores.locator(".chart-title, figcaption, h3").all_inner_texts()[:4] == titles

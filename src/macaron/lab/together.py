@@ -1,12 +1,12 @@
 """Several runs at a time on one machine, each a ``macaron train`` of its own, whose lines get its name."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,48 +33,39 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
     left = [run for run in runs if not finished(*run[1:])]
     say(f"{len(runs) - len(left)} of {len(runs)} runs are finished")
     environment = os.environ | {"OMP_NUM_THREADS": str(threads_of(min(jobs, len(runs))))}
-    lock, stopping = threading.Lock(), threading.Event()
     running: list[subprocess.Popen[str]] = []
     failed: list[str] = []
+    lock = threading.Lock()
 
     def train(name: str, recipe: Recipe, folder: Path) -> None:
         name, file, line = f"{name}, seed {recipe.train.seed}", Path(recipes) / f"{folder.name}.toml", ""
         write_text(file, write_toml(recipe.to_data()))
         command = [sys.executable, "-m", "macaron", "train", str(file), "--resume", "--out", str(folder)]
-        with lock:
-            if stopping.is_set():
-                return
-            # In a session of its own Ctrl-C does not reach it, which would come twice: `stop` tells it.
-            pipes: dict[str, Any] = {
-                "stdin": subprocess.DEVNULL,
-                "stdout": subprocess.PIPE,
-                "stderr": subprocess.STDOUT,
-            }
-            process = subprocess.Popen(command, **pipes, env=environment, text=True, start_new_session=True)
-            running.append(process)
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        # In a session of its own Ctrl-C does not reach it, which would come twice.
+        process = subprocess.Popen(command, **pipes, env=environment, text=True, start_new_session=True)
+        running.append(process)
         for line in process.stdout or ():
-            with lock:
+            with lock:  # whole lines
                 say(f"{name}: {line.rstrip()}")
-        if (code := process.wait()) and not stopping.is_set():
+        if code := process.wait():
             failed.append(f"{name}: {line.strip().removeprefix('macaron: ')} (exit code {code})")
-
-    def stop(number: int) -> None:
-        stopping.set()
-        with lock:
-            for process in running:
-                process.send_signal(number)  # does nothing to one that has ended
 
     with TemporaryDirectory() as recipes, ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(train, *run) for run in left]
         try:
             for future in futures:
                 future.result()
-        except BaseException:  # Ctrl-C as a rule; a second one ends them at once
-            stop(signal.SIGTERM)
+        except BaseException:  # Ctrl-C as a rule
+            pool.shutdown(wait=False, cancel_futures=True)
             try:
-                wait(futures)
-            finally:
-                stop(signal.SIGKILL)
+                while not all(future.done() for future in futures):
+                    for process in running:
+                        process.terminate()
+                    time.sleep(0.2)
+            finally:  # a second Ctrl-C ends them at once
+                for process in running:
+                    process.kill()
             raise
     if failed:
         said = "\n".join([f"{len(failed)} of {len(runs)} runs failed, the others are kept:", *failed])

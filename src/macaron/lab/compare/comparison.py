@@ -97,11 +97,6 @@ class Pair:
         """That of the metric that was chosen."""
         return self.decide[0]
 
-    @property
-    def p_values(self) -> dict[str, float | None]:
-        """The p-value that decides, of each of these metrics."""
-        return {each.metric: each.p_value for each in self.decide}
-
 
 @dataclass(frozen=True)
 class Result:
@@ -165,7 +160,7 @@ class Result:
                 "first": pair.first.label,
                 "second": pair.second.label,
                 "verdict": asdict(pair.verdict),
-                "deciding_p_value": None if pair.fairness.unfair else pair.p_values[pair.verdict.metric],
+                "deciding_p_value": pair.verdict.p_value,
                 "fairness": {"fair": not pair.fairness.unfair, **asdict(pair.fairness)},
                 "tests_over_sentences": {metric: asdict(test) for metric, test in pair.sentences.items()},
                 "tests_over_seeds": {metric: asdict(test) for metric, test in pair.seeds.items()},
@@ -332,9 +327,7 @@ def _pairs(
 ) -> list[Pair]:
     """Each kind against the first; p-values are corrected for all comparisons, in both metrics that decide."""
     first, pairs = kinds[0], []
-    decide = [primary, *(name for name in (LOSS, NLL) if name in scores and name != primary)]
-    if len({run.recipe.train.label_smoothing for kind in kinds for run in kind.runs}) > 1 and LOSS in decide[1:]:
-        decide.remove(LOSS)  # losses of different objectives
+    decide = [primary, *(name for name in scores if name == NLL)]  # other losses may be of different objectives
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
         sentences, seeds = {}, {}
         for metric, of in scores.items() if not each.unfair else ():

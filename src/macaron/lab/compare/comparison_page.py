@@ -205,7 +205,7 @@ def _tests(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], captio
             row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
             row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
             row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
-            decides = pair.p_values.get(metric)
+            decides = next((each.p_value for each in pair.decide if each.metric == metric), None)
             row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"
             rows.append(row)
     cells = [list(row.values()) for row in rows]

@@ -81,12 +81,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome, what it holds for, both in words, and the metric on which it rests."""
+    """The outcome, what it holds for, both in words; the metric on which it rests, and the p-value that decides."""
 
     outcome: VerdictKind
     reach: Reach
     sentence: str
-    metric: str = ""
+    metric: str
+    p_value: float | None = None
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -131,7 +132,7 @@ def verdict(evidence: Evidence) -> Verdict:
         where = "on these sentences, " if evidence.sentences else ""
         where += f"for these {'two' if one + other == 2 else one + other} trained models"
     text = "; ".join([f"{where}, {said}", *evidence.remarks])
-    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", evidence.metric)
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", evidence.metric, p_value)
 
 
 def either(score: Verdict, loss: Verdict | None = None) -> Verdict:
