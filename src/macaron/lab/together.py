@@ -20,11 +20,6 @@ from macaron.settings import write_toml
 from macaron.tasks.run import finished
 
 
-def threads_of(jobs: int) -> int:
-    """The CPU threads of each of several jobs."""
-    return max(1, torch.get_num_threads() // jobs)
-
-
 def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Callable[[str], None]) -> None:
     """Train runs in processes of their own, ``jobs`` at a time; begun ones are resumed.
 
@@ -32,7 +27,8 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
     """
     left = [run for run in runs if not finished(*run[1:])]
     say(f"{len(runs) - len(left)} of {len(runs)} runs are finished")
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads_of(min(jobs, len(runs))))}
+    threads = max(1, torch.get_num_threads() // min(jobs, len(runs)))
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     running: list[subprocess.Popen[str]] = []
     failed: list[str] = []
     lock = threading.Lock()
@@ -43,7 +39,7 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
         command = [sys.executable, "-m", "macaron", "train", str(file), "--resume", "--out", str(folder)]
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         # In a session of its own Ctrl-C does not reach it, which would come twice.
-        process = subprocess.Popen(command, **pipes, env=environment, text=True, start_new_session=True)
+        process = subprocess.Popen(command, **pipes, env=environment, errors="replace", start_new_session=True)
         running.append(process)
         for line in process.stdout or ():
             with lock:  # whole lines
@@ -58,11 +54,13 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
                 future.result()
         except BaseException:  # Ctrl-C as a rule
             pool.shutdown(wait=False, cancel_futures=True)
+            told = 0
             try:
                 while not all(future.done() for future in futures):
-                    for process in running:
+                    for process in running[told:]:  # one may just have been started
                         process.terminate()
-                    time.sleep(0.2)
+                        told += 1
+                    time.sleep(0.1)
             finally:  # a second Ctrl-C ends them at once
                 for process in running:
                     process.kill()

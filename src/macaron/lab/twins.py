@@ -24,7 +24,7 @@ from macaron.files import write_json, writing
 from macaron.lab.compare.comparison import Result
 from macaron.lab.compare.comparison_page import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS, TWIN, varied_label
-from macaron.lab.together import threads_of, train_together
+from macaron.lab.together import train_together
 from macaron.models.configuration import TranslationConfig
 from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
@@ -258,7 +258,7 @@ def _fitted(plan: Plan, most: int | None, jobs: int, say: Callable[[str], None])
         kinds = len({name for name, *_ in plan})
         jobs = min(jobs, len(plan))
         beside = [own for _, own, _ in (*plan, *plan)][: -(-kinds // jobs) * jobs]
-        with Workers(jobs, partial(_share_threads, threads_of(jobs))) as workers:
+        with Workers(jobs, partial(_share_threads, jobs)) as workers:
             paces = list(workers.map(partial(pace_of, seconds=trial_seconds(minutes)), beside))
         given = {key for section, key in recipe.given if section == "train"}
         train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
@@ -273,8 +273,8 @@ def _fitted(plan: Plan, most: int | None, jobs: int, say: Callable[[str], None])
     return fitted_plan
 
 
-def _share_threads(threads: int, _: int) -> None:
-    torch.set_num_threads(threads)
+def _share_threads(jobs: int, _: int) -> None:
+    torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
 
 
 def first_process() -> bool:
