@@ -284,3 +284,13 @@ def test_plan_memory(place: Path):
     assert large["target_tokens"] > 1.9 * small["target_tokens"] > 1.9 * 3000 * 4
     assert large["peak_resident_mib"] > 100
     assert "anonymous_mib" in said
+
+
+def test_bpe_dropout(place: Path):
+    data = REPOSITORY / "tests" / "compatibility" / "fixtures" / "pairs"
+    said = run(REPOSITORY / "benchmarks" / "bpe_dropout.py", data, "--out", "dropout.json", where=place)
+    result = json.loads((place / "dropout.json").read_text())
+    assert result["words"] > result["distinct_words"] > 10
+    assert result["tokens_after"] > 1
+    assert len(result["seconds_of_epochs"]) == 3
+    assert "words_per_second" in said

@@ -10,6 +10,7 @@ import pytest
 from forked import macaron_text
 from macaron.data.prepared import PreparedData
 from macaron.decode import Translator
+from macaron.errors import MacaronError
 from macaron.recipe import load_recipe
 from macaron.tasks.translation import TranslationTask
 
@@ -160,3 +161,27 @@ def test_one_model_for_two_languages(recipe: Path, server: Any, tmp_path: Path):
     assert "unknown tag '<de>': this model knows <en>, <fr>" in server.run(
         "translate", run, "--tag", "<de>", "--input", recipe, code=1
     )
+
+
+def test_tags_have_one_direction(recipe: Path):
+    with pytest.raises(MacaronError, match=r"train.directions = 'both' does not fit tags"):
+        TranslationTask(load_recipe(recipe, ["train.directions=both"]))
+
+
+@pytest.mark.parametrize("batching", ["bucket", "pack"])
+def test_words_of_weighted_corpora_are_split_anew(recipe: Path, batching: str):
+    """Each epoch has its own pairs; a pair that it sees twice is split twice, its tag stays."""
+    settings = [f"train.batching={batching}", "train.bpe_dropout=0.5"]
+    task = TranslationTask(load_recipe(recipe, settings))
+    for epoch in (1, 2):
+        seen = task.mixture.epoch(epoch)
+        pairs, indices = task._shown(epoch)
+        assert indices.tolist() == list(range(len(seen)))
+        for shown, stored in ((pairs.source, task.train_pairs.source), (pairs.target, task.train_pairs.target)):
+            found = [shown[i].tolist() for i in indices]
+            wanted = [stored[i].tolist() for i in seen]
+            assert task.tokenizer.decode_lines(found) == task.tokenizer.decode_lines(wanted)
+            if shown is pairs.source:
+                assert [ids[0] for ids in found] == [ids[0] for ids in wanted]
+            assert any(found[i] != found[i + 1] for i in range(0, 128, 2))
+        assert sum(each.targets for each in task.plan_section(epoch)) == pairs.target.tokens

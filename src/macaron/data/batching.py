@@ -122,7 +122,7 @@ def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
     matrix = np.full((len(indices), int(lengths.max(initial=1))), pad, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = counting(lengths)
-    matrix[rows, columns] = store.ids[flat_positions(store, indices, lengths)]
+    matrix[rows, columns] = store.take(indices)
     return matrix
 
 
@@ -130,11 +130,6 @@ def counting(lengths: Lengths) -> Matrix:
     """0, 1, ..., n-1 for each length n, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-
-
-def flat_positions(store: TokenStore, indices: Indices, lengths: Indices) -> Matrix:
-    """The positions of these sequences' ids in the flat store."""
-    return np.repeat(store.offsets[indices].astype(np.int64), lengths) + counting(lengths)
 
 
 @dataclass(frozen=True)
@@ -237,7 +232,7 @@ def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
     found[0] = pad
     at_row, inside = np.repeat(rows.row, lengths), counting(lengths)
     at_column = np.repeat(begins, lengths) + inside
-    found[0, at_row, at_column] = store.ids[flat_positions(store, rows.pairs, lengths)]
+    found[0, at_row, at_column] = store.take(rows.pairs)
     found[1, at_row, at_column] = inside
     found[2, at_row, at_column] = np.repeat(number, lengths)
     return found

@@ -56,6 +56,12 @@ class TokenStore:
         """Lengths of some sequences."""
         return (self.offsets[indices + 1] - self.offsets[indices]).astype(np.int64)
 
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """The ids of some sequences, concatenated."""
+        lengths = self.lengths_of(indices)
+        starts = self.offsets[indices].astype(np.int64) - np.cumsum(lengths) + lengths
+        return self.ids[np.repeat(starts, lengths) + np.arange(lengths.sum())]
+
     def check(self) -> None:
         """Refuse ids beyond the vocabulary, empty and overlapping sequences: all is read once, 4 GB a second."""
         check_growth(_file(self.base, "offsets"), self.offsets, np.iinfo(np.int32).max)
@@ -67,6 +73,17 @@ class TokenStore:
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         index = range(self._sequences)[index]
         return self.ids[int(self.offsets[index]) : int(self.offsets[index + 1])].astype(np.int64)
+
+
+class TokenList(TokenStore):
+    """Sequences of ids in memory, concatenated in one array."""
+
+    def __init__(self, ids: NDArray[Any], lengths: NDArray[Any]) -> None:
+        self.ids, self.tokens, self._sequences = ids, len(ids), len(lengths)
+        self.offsets = np.append(0, np.cumsum(lengths)).astype(np.uint64)
+
+    def __add__(self, other: TokenStore) -> "TokenList":
+        return TokenList(np.append(self.ids, other.ids), np.append(self.lengths(), other.lengths()))
 
 
 class StoreWriter:

@@ -25,7 +25,9 @@ from macaron.data.batching import (
     section_blocks,
     section_count,
 )
+from macaron.data.bpe_dropout import Merges, SplitWords
 from macaron.data.prepared import PairStore, PreparedData
+from macaron.data.store import TokenList
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
@@ -255,7 +257,7 @@ class TranslationTask(Task):
         size = len(self.train_pairs)
         if not size:
             raise MacaronError(f"{data.folder}: the training data is empty")
-        self.sections = section_count(size)
+        self.sections = section_count(size * (4 if train.bpe_dropout else 1))  # splitting words takes memory
         #: Pairs that are short enough.
         self.kept = sum(len(self._section(section)) for section in range(self.sections))
         if not self.kept:
@@ -265,6 +267,12 @@ class TranslationTask(Task):
             )
         self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
         self.mixture = Mixture(self._section(0), self.corpora, train.seed)
+        if train.directions == "both" and any(corpus.tag for corpus in self.corpora):
+            raise MacaronError("train.directions = 'both' does not fit tags, which stand before sources: leave it out")
+        #: Every epoch shows the same pairs.
+        self.constant = self.sections == 1 and self.mixture.constant
+        self.merges = Merges(self.tokenizer) if train.bpe_dropout else None
+        self._words: SplitWords | None = None
 
     def _section(self, section: int) -> Indices:
         blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
@@ -277,23 +285,33 @@ class TranslationTask(Task):
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:
-        return self._bucketed(self.mixture.epoch(1))
+        return plan_padded(*self._shown(1), self.train.batch_tokens, self.train.seed)
 
-    def _bucketed(self, seen: Indices) -> list[MicroBatch]:
-        return plan_padded(self.train_pairs, seen, self.train.batch_tokens, self.train.seed)
+    def _shown(self, number: int) -> tuple[PairStore, Indices]:
+        """What a section shows: some of the stored pairs, or pairs that are turned or split anew."""
+        epoch, section = divmod(number - 1, self.sections)
+        mixture = Mixture(self._section(section), self.corpora, self.train.seed) if section else self.mixture
+        pairs, seen, both = self.train_pairs, mixture.epoch(epoch + 1), self.train.directions == "both"
+        if self.merges is None and not both:
+            return pairs, seen
+        source, target = (TokenList(each.take(seen), each.lengths_of(seen)) for each in (pairs.source, pairs.target))
+        pairs = PairStore(source + target, target + source) if both else PairStore(source, target)
+        if self.merges is not None:
+            if self._words is None or not self.constant:
+                self._words = SplitWords(self.merges, pairs)
+            pairs = self._words.draw(self.train.bpe_dropout, [self.train.seed, number])
+        return pairs, short_pairs(pairs, self.limit)
 
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
         """Pack the pairs of a section, or shuffle its buckets, which are new if each epoch has pairs of its own."""
-        width, seed = self.train.row_tokens, self.train.seed
-        epoch, section = divmod(number - 1, self.sections)
-        if self.sections == 1 and self.mixture.constant and not self.packing:
+        seed = self.train.seed
+        if self.constant and self.merges is None and not self.packing:
             buckets = self._buckets
         else:
-            mixture = Mixture(self._section(section), self.corpora, seed) if section else self.mixture
-            seen = mixture.epoch(epoch + 1)
+            shown = self._shown(number)
             if self.packing:
-                return plan_packed(self.train_pairs, seen, width, self.rows_per_batch, seed, number)
-            buckets = self._bucketed(seen)
+                return plan_packed(*shown, self.train.row_tokens, self.rows_per_batch, seed, number)
+            buckets = plan_padded(*shown, self.train.batch_tokens, seed)
         return [buckets[i] for i in epoch_order(len(buckets), seed, number)]
 
     def at(self, batch: TranslationBatch, share: float) -> TranslationBatch:

@@ -63,9 +63,12 @@ class TrainSettings:
     batching: Literal["auto", "bucket", "pack"] = "auto"
     row_tokens: _Length = 192
     max_length: _Length = 1024
+    directions: Literal["one", "both"] = "one"
+    bpe_dropout: _Share = 0.0
     max_updates: Annotated[int, _LIMIT] | None = None
     max_epochs: Annotated[int, _LIMIT] | None = None
     max_minutes: Annotated[float, _LIMIT] | None = None
+    optimiser: Literal["adam", "muon"] = "adam"
     learning_rate: Annotated[float, _ABOVE_0] = 1e-3
     betas: Annotated[tuple[float, ...], _BETAS] = (0.9, 0.98)
     epsilon: Annotated[float, _ABOVE_0] = 1e-8
@@ -187,9 +190,9 @@ class PretrainSettings:
         require(train.batching != "bucket", problem)
         problem = f"train.best_metric = {train.best_metric!r} is for translation; plain text has 'loss': leave it out"
         require(train.best_metric == "loss", problem)
-        for name in ("consistency", "word_dropout"):
+        for name in ("consistency", "word_dropout", "directions", "bpe_dropout"):
             value = getattr(train, name)
-            require(value in ("none", 0.0), f"train.{name} = {value!r} is for translation: leave it out")
+            require(value in ("none", "one", 0.0), f"train.{name} = {value!r} is for translation: leave it out")
         name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
         problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
         require(8 <= self.longest(train) <= train.row_tokens, problem)
