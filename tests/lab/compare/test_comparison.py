@@ -221,7 +221,13 @@ def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[...,
     runs = []
     for scheme in ("lie-fg", "strang-gfg"):
         runs.append(tmp_path / scheme)
-        run(load_recipe(recipe, [f"model.scheme={scheme}"]), runs[-1], False)
+        run(load_recipe(recipe, [f"model.scheme={scheme}", "train.bleu_sentences=9"]), runs[-1], False)
+    # Validations score as evaluations do.
+    records = list(map(json.loads, (runs[0] / "metrics.jsonl").read_text().splitlines()))
+    metric = "valid_tokenised_bleu" if state == "moses" else "valid_sacrebleu_lc"
+    definitions = {record["bleu_definition"] for record in records if metric in record}
+    assert len(definitions) == 1
+    assert ("case-insensitive" if state == "moses" else "|case:lc|") in definitions.pop()
     result = compare(runs)
     assert result.metric == "tokenised BLEU"
     assert "case-insensitive" in result.metrics["tokenised BLEU"]
