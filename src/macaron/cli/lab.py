@@ -3,7 +3,7 @@
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -138,18 +138,10 @@ def twins(
             "gives it a scheme of its own."
         ),
     ] = None,
-    vary: Annotated[
-        list[str] | None,
-        Option(
-            metavar="KEY=VALUE,VALUE",
-            help="A setting in which the twins differ, with its values (repeatable, for every combination).",
-        ),
-    ] = None,
+    vary: Annotated[list[str] | None, Option(metavar="KEY=VALUE,VALUE", help="Vary a setting (repeatable).")] = None,
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Train with seeds 1 to N; a test needs 3.")] = 1,
     budget: Annotated[int | None, Option(min=1, help="Updates of every run, instead of the recipe's limits.")] = None,
-    jobs: Annotated[
-        int, Option(min=1, max=MOST_PROCESSES, help="Runs to train at a time, each in a process of its own.")
-    ] = 1,
+    jobs: Annotated[int, Option(min=1, max=MOST_PROCESSES, help="The number of runs to train at a time.")] = 1,
     settings: Settings = None,
     allow_unequal: Annotated[
         bool, Option("--allow-unequal", help="Also train networks whose sizes differ by more than 0.5 %.")
@@ -175,8 +167,9 @@ def twins(
         scheme(part)
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
-    options: dict[str, Any] = {"variants": variants, "jobs": jobs, "budget": budget, "allow_unequal": allow_unequal}
-    found = make_twins(chosen, names, seeds, out, **options).run()
+    found = make_twins(
+        chosen, names, seeds, out, variants=variants, jobs=jobs, budget=budget, allow_unequal=allow_unequal
+    ).run()
     if found is not None:
         _print(found, f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")
 
