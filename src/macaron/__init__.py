@@ -4,8 +4,11 @@
 classes of transformers able to read Macaron's model folders, whichever of the two is imported first.
 """
 
+import re
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,25 +27,26 @@ _ROOMS = (
 __all__ = ["Embedder", "Generator", "Scheme", "Translator", "__version__", "preset", "scheme"]
 
 
-def lazy(package: str, **homes: list[str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that imports its names when they are first used, each from its module."""
-    modules = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+def lazy(package: str, file: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package that imports its names when they are first used: those for type checkers.
+
+    Their imports are read from its file, one a line.
+    """
+
+    @cache
+    def modules() -> dict[str, str]:
+        imports = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
+        return {name: module for module, name in imports.findall(Path(file).read_text("utf-8"))}
 
     def get(name: str) -> Any:
-        if name not in modules:
+        if name not in modules():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name]), name)
+        return getattr(import_module(modules()[name]), name)
 
     return get
 
 
-_name = lazy(
-    __name__,
-    decode=["Translator"],
-    models=["preset"],
-    ode=["Scheme", "scheme"],
-    **{"decode.generator": ["Generator"], "tasks.embedder": ["Embedder"]},
-)
+_name = lazy(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
@@ -54,6 +58,6 @@ def __dir__() -> list[str]:
 
 
 # The packages need `lazy`, so this comes last.
-from macaron.huggingface.registration import register_when_imported  # noqa: E402
+from macaron.huggingface import register_when_imported  # noqa: E402
 
 register_when_imported()

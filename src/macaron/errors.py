@@ -70,6 +70,11 @@ def shown(value: object) -> str:
         return f"{type(value).__name__} too large to show"
 
 
+def first_line(error: Exception) -> str:
+    """What an error of a library says, in short."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
 @contextmanager
 def naming(what: object) -> Iterator[None]:
     """A context in which messages begin with what they are about: a file, a key."""

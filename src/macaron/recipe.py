@@ -117,10 +117,7 @@ _OWN: dict[str, TaskName] = {"decode": "translation", "pretrain": "pre-training"
 def load_recipe(
     path: Path, assignments: Sequence[str] = (), source: Path | None = None, options: Mapping[str, str] | None = None
 ) -> Recipe:
-    """Read a recipe for training and apply ``--set`` assignments; see `load_content`.
-
-    :param options: options that stand for an assignment: ``{"--minutes 5": "train.max_minutes=5"}``
-    """
+    """Read a recipe for training; apply ``--set`` and options, {"--minutes 5": "train.max_minutes=5"}."""
     options = options or {}
     content, origin = load_content(path, [*assignments, *options.values()])
     named = {text.partition("=")[0]: option for option, text in options.items()}

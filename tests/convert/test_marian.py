@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianConfig, Mar
 
 from macaron import Translator
 from macaron.convert import convert_huggingface
-from macaron.convert.marian import read_sentencepiece
+from macaron.convert.huggingface import read_sentencepiece
 from macaron.errors import MacaronError
 from macaron.models import TranslationModel
 from macaron.text import MacaronTokenizer

@@ -178,6 +178,10 @@ def test_what_would_not_fit_together_is_refused(translator: Translator, text: Pa
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(MacaronError, match="empty is empty"):
         translate_corpus(translator, tmp_path / "empty", tmp_path / "other", OPTIONS, quiet)
+    note = tmp_path / "bt.json"
+    note.write_text(json.dumps({**json.loads(note.read_text()), "read": 0}))  # complete, but nothing was read
+    with pytest.raises(MacaronError, match="is not the text that"):
+        translate_corpus(translator, text, out, OPTIONS, quiet)
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoTokenizer
 
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.report import filled_masks, translations, write_report
+from macaron.lab.report import translations, write_report
 from macaron.lab.run_folder import RunFolder
-from macaron.models import EncoderForPreTraining
 from macaron.recipe import data_recipe, recipe_from
 from macaron.seal import fingerprint
 from macaron.tasks.run import run as train
-from macaron.text.vocabulary import MASK
 
 TRAIN = {"batch_tokens": 128, "warmup": 5, "max_updates": 12, "log_every": 4, "validate_every": 4, "device": "cpu"}
 SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
@@ -131,7 +127,7 @@ def test_samples_are_what_the_translator_says(translation: Path):
 
 def test_a_pretraining_run(pretraining: Path):
     text = write_report(pretraining).read_text()
-    assert sections(text) == ALL
+    assert sections(text) == [name for name in ALL if name != "Samples"]
     assert charts(text) == [
         "Masked words",
         "Next sentence",
@@ -141,23 +137,6 @@ def test_a_pretraining_run(pretraining: Path):
         "Speed",
     ]
     assert "An encoder in pre-training: macaron-bert-tiny" in text
-    assert '<mark class="' in text
-
-
-def test_masks_are_filled_with_what_the_model_finds_likeliest(pretraining: Path):
-    found = filled_masks(pretraining, pretraining.parent / "prepared", count=3)
-    assert found == filled_masks(pretraining, pretraining.parent / "prepared", count=3)
-    model = EncoderForPreTraining.from_pretrained(pretraining / "model").eval()
-    tokenizer = AutoTokenizer.from_pretrained(pretraining / "model")
-    assert len(found) == 3
-    for before, word, after, likely in found:
-        assert word
-        [ids] = tokenizer.encode_lines([f"{before}<mask>{after}"], recognise_specials=True)
-        with torch.no_grad():
-            chances = model(torch.tensor([ids]))[0][0, ids.index(MASK), : len(tokenizer)].softmax(-1)
-        best = chances.topk(3)
-        assert [chance for _, chance in likely] == pytest.approx(best.values.tolist(), rel=1e-4)
-        assert [guess for guess, _ in likely] == [tokenizer.decode_lines([[int(i)]])[0].strip() for i in best.indices]
 
 
 def test_a_page_is_the_same_every_time(translation: Path, tmp_path: Path):

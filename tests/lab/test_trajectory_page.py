@@ -24,13 +24,13 @@ def test_the_page_holds_all_trajectories_and_is_the_same_each_time(found, tmp_pa
     data = json.loads(re.search(r'id="data-trajectories">(.*?)</script>', text)[1])
     assert data["steps"] == list(STEPS)
     assert [group["name"] for group in data["groups"]] == ["Euler, as in layers", "exact, as in the theorem"]
-    for group, schemes in zip(data["groups"], (found.schemes[2:], found.schemes[:2]), strict=True):
+    for group, schemes in zip(data["groups"], (found[1][2:], found[1][:2]), strict=True):
         for drawn, each in zip(group["schemes"], schemes, strict=True):
-            assert [one["ratio"] for one in drawn["trajectories"]] == [f"{one.ratio:.2f}" for one in each.trajectories]
-            assert [len(one["nodes"][0]) for one in drawn["trajectories"]] == [2 * (n + 1) for n in STEPS]
+            assert [one["ratio"] for one in drawn] == [f"{one.ratio:.2f}" for one in each.trajectories]
+            assert [len(one["nodes"][0]) for one in drawn] == [2 * (n + 1) for n in STEPS]
     # All in one scale, so that lengths can be compared: a unit is the same in both directions.
-    way = np.array(data["groups"][1]["schemes"][0]["trajectories"][2]["nodes"]).reshape(PARTICLES, -1, 2)
-    real = np.swapaxes(found.schemes[0].of(4).nodes, 0, 1) * [1, -1]
+    way = np.array(data["groups"][1]["schemes"][0][2]["nodes"]).reshape(PARTICLES, -1, 2)
+    real = np.swapaxes(found[1][0].trajectories[2].nodes, 0, 1) * [1, -1]
     drawn, meant = np.diff(way, axis=1).ravel(), np.diff(real, axis=1).ravel()
     scale = drawn @ meant / (meant @ meant)
     assert drawn == pytest.approx(scale * meant, abs=0.11)

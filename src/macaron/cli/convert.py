@@ -24,15 +24,11 @@ def fairseq(
     dictionary: Annotated[Path, Option("--dict", help="The dict.txt that the model was trained with.")],
     out: Annotated[Path, Option(help="The model folder to write.")],
     bpe: Annotated[Path | None, Option(help="The BPE codes (subword-nmt), to split words.")] = None,
-    pipeline: Annotated[
-        Literal["spaces", "moses"], Option(help="Input of the model: words separated by spaces, or plain text (moses).")
-    ] = "spaces",
+    pipeline: Annotated[Literal["spaces", "moses"], Option(help="Spaced words, or plain text (moses).")] = "spaces",
     source_lang: Annotated[str | None, Option(help="For moses; by default the checkpoint's.")] = None,
     target_lang: Annotated[str | None, Option(help="For moses; by default the checkpoint's.")] = None,
     cased: Annotated[bool, Option("--cased", help="For moses: do not lower-case (IWSLT14 is lower-cased).")] = False,
-    normalize: Annotated[
-        bool, Option("--normalize", help="For moses: normalise punctuation (IWSLT14 is not).")
-    ] = False,
+    normalize: Annotated[bool, Option("--normalize", help="For moses: normalise punctuation (IWSLT14: no).")] = False,
     force: Annotated[bool, Option("--force", help="Replace an existing model folder.")] = False,
 ) -> None:
     """Convert a checkpoint of the authors' fairseq code. No pickled code is run.
@@ -56,7 +52,9 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
-    _print(lines, notes)
+    for note in notes:
+        typer.echo(f"macaron: {note}", err=True)
+    typer.echo("\n".join(lines))
 
 
 @app.command()
@@ -74,11 +72,5 @@ def huggingface(
         check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_huggingface
 
-    _print(convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force), [])
-
-
-def _print(lines: list[str], notes: list[str]) -> None:
-    for note in notes:
-        typer.echo(f"macaron: {note}", err=True)
-    for line in lines:
-        typer.echo(line)
+    lines = convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force)
+    typer.echo("\n".join(lines))

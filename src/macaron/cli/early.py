@@ -1,7 +1,4 @@
-"""Mistakes that need no torch are reported at once: what all verbs check before they import it.
-
-Whoever reads a folder or a file later checks it again, and in full.
-"""
+"""Mistakes that need no torch: what all verbs check before they import it. Readers check again, and in full."""
 
 import ctypes
 import gc
@@ -107,10 +104,7 @@ def _start_driver(number: int) -> None:
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
-    """Check the folder of a run, and the data of a new one; of several processes the first one does.
-
-    :param new: the folder may not be in use
-    """
+    """Check the folder of a run (``new``: it is not in use) and its data; of several processes the first one does."""
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing
     from macaron.recipe import CONFIGURATIONS, manifest

@@ -20,16 +20,10 @@ def evaluate(
     reference: Annotated[Path | None, Option(help="Its translation.")] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
-    lower: Annotated[
-        bool | None, Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
-    ] = None,
-    compound_split: Annotated[
-        bool | None, Option(help="Hyphens split in tokenised BLEU (default: as in the recipe).")
-    ] = None,
+    lower: Annotated[bool | None, Option("--lower/--cased", help="Case in tokenised BLEU (default: recipe's).")] = None,
+    compound_split: Annotated[bool | None, Option(help="Split hyphens in tokenised BLEU (default: recipe's).")] = None,
     batch_tokens: BatchTokens = None,
-    headings: Annotated[
-        bool, Option("--headings", help="Language models: documents of --source begin at ' = Title = ' (WikiText).")
-    ] = False,
+    headings: Annotated[bool, Option("--headings", help="Language models: documents begin at ' = Title = '.")] = False,
     tag: Annotated[str | None, Option(help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, Option(help="Write the translations here.")] = None,
     device: Device = "auto",

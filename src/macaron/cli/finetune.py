@@ -24,9 +24,7 @@ def finetune(
     label: Annotated[str, Option(help="Column of the label.")] = "label",
     regression: Annotated[bool, Option("--regression", help="Labels are numbers to predict.")] = False,
     batch_size: Annotated[int, Option(min=1, max=MOST_EXAMPLES, help="Examples in a batch.")] = 32,
-    rate: Annotated[
-        float | None, Option("--learning-rate", help="The highest; it falls to 0. Default: by the model's size.")
-    ] = None,
+    rate: Annotated[float | None, Option("--learning-rate", help="The highest (default: by the model's size).")] = None,
     epochs: Annotated[int, Option(min=1, help="Passes over the examples.")] = 3,
     seed: Annotated[int, Option(min=0, help="Order and dropout.")] = 1,
     weight_decay: Annotated[float, Option(min=0, help="Decoupled.")] = 0.0,
@@ -52,8 +50,7 @@ def finetune(
     texts = [text] if text2 is None else [text, text2]
     tables = {name: read_table(file, texts, label) for name, file in (("train", train), ("dev", dev))}
     from macaron.tasks.classification import FineTuning
-    from macaron.tasks.finetune import FineTuner
-    from macaron.tasks.finetune_csv import finetune_csv
+    from macaron.tasks.finetune import FineTuner, finetune_csv
 
     highest = FineTuning.learning_rate if rate is None else rate
     settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)

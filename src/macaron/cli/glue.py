@@ -18,9 +18,7 @@ Number = TypeVar("Number", int, float)
 def glue(
     model: Annotated[Path | None, Argument(help="A pre-trained model folder, or a run's.")] = None,
     data: Annotated[Path | None, Option(help="GLUE's folder: CoLA, SST-2, ... below it.")] = None,
-    tasks: Annotated[
-        str, Option(help="Of cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli.")
-    ] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
+    tasks: Annotated[str, Option(help="Some of these, and wnli.")] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
     out: Annotated[Path | None, Option(help="The run's folder.")] = None,
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
     grid: Annotated[
@@ -34,17 +32,11 @@ def glue(
     clip_norm: Annotated[float, Option(min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
     dropout: Annotated[float | None, Option(min=0, max=1, help="Default: the model's own.")] = None,
     max_length: Annotated[int, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")] = 256,
-    symmetric: Annotated[
-        bool, Option("--symmetric", help="Swap the texts of MRPC, STS-B and QQP half of the time, as the authors.")
-    ] = False,
-    two_logits: Annotated[
-        bool, Option("--two-logits", help="CoLA, MRPC, QQP by two logits; the authors take one.")
-    ] = False,
+    symmetric: Annotated[bool, Option("--symmetric", help="Swap the texts of MRPC, STS-B, QQP at random.")] = False,
+    two_logits: Annotated[bool, Option("--two-logits", help="CoLA, MRPC, QQP by two logits, not by one.")] = False,
     resume: Annotated[bool, Option("--resume", help="Continue; finished runs are not repeated.")] = False,
     device: Annotated[str, Option(help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
-    workers: Annotated[
-        int | None, Option(min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one.")
-    ] = None,
+    workers: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one per GPU).")] = None,
     precision: Precision = "auto",
     check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:

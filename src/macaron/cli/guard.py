@@ -26,10 +26,7 @@ def occupy_stdout() -> None:
 
 
 def stop_like_ctrl_c() -> None:
-    """Let SIGTERM and SIGHUP end a verb as Ctrl-C does: in good order, with nothing half written.
-
-    Not under torchrun: a process that waits for another one would not notice, and torchrun would wait for it.
-    """
+    """Let SIGTERM and SIGHUP end a verb as Ctrl-C does; not under torchrun, where processes wait for each other."""
     for number in (signal.SIGTERM, signal.SIGHUP) if os.environ.get("WORLD_SIZE", "1") == "1" else ():
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, _stop)

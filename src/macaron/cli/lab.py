@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    recipe: Annotated[
-        Path | None, Option(help="A recipe like `macaron recipe show demo`, which is the default.")
-    ] = None,
+    recipe: Annotated[Path | None, Option(help="A recipe like `macaron recipe show demo`, the default.")] = None,
     runs: Annotated[Path, Option(help="The folder for its runs.")] = Path("runs"),
     minutes: Annotated[float, Option(min=1, help="Time for everything; a slow machine trains fewer updates.")] = 6.0,
 ) -> None:
@@ -51,7 +49,7 @@ def report(
     run: Annotated[Path, Argument(help="The folder of a run.")],
     out: Annotated[Path | None, Option(help="The page to write: FILE.html (default: RUN/report.html).")] = None,
     data: Annotated[Path | None, Option(help="Prepared data for the samples (default: as the recipe says).")] = None,
-    samples: Annotated[bool, Option(help="Let the model translate or fill in a few sentences.")] = True,
+    samples: Annotated[bool, Option(help="Let the model translate a few sentences.")] = True,
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
     check_early(runs=[run], data=data)
@@ -66,12 +64,9 @@ def particles(
     out: Annotated[Path, Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.")],
     model2: Annotated[Path | None, Option(help="A second model, shown beside the first.")] = None,
     target: Annotated[str | None, Option(help="The decoder's input; default: the model's own translation.")] = None,
-    part: Annotated[
-        Literal["encoder", "decoder", "both"], Option(help="Part of a translation model to show.")
-    ] = "both",
+    part: Annotated[Literal["encoder", "decoder", "both"], Option(help="Part of a translation model.")] = "both",
     view: Annotated[
-        Literal["raw", "normalised"] | None,
-        Option(help="For .png and .gif: states as they are (default: raw), or after the final norm."),
+        Literal["raw", "normalised"] | None, Option(help="For .png and .gif: states as they are, or after the norm.")
     ] = None,
 ) -> None:
     """Show the words of a sentence as particles: how every sub-step of every layer moves them.

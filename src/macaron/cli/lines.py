@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,18 +25,12 @@ def generate(
     model: Annotated[Path, Argument(help="The folder of a language model, or of a run.")],
     input_file: Input = None,
     output_file: Output = None,
-    max_length: Annotated[
-        int | None, Option(min=1, max=LONGEST_TEXT, help="Longest continuation in tokens (default: 100).")
-    ] = None,
-    nbest: Annotated[
-        int, Option(min=1, max=MOST_BEAMS, help="Samples of a prompt, after its number and a tab; with --sample.")
-    ] = 1,
+    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="In tokens (default: 100).")] = None,
+    nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="With --sample: samples, after number and tab.")] = 1,
     sample: Annotated[bool, Option("--sample", help="Draw tokens instead of taking the best at each step.")] = False,
     temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
-    top_p: Annotated[
-        float | None, Option(help="For --sample: among the best that together have probability p.")
-    ] = None,
+    top_p: Annotated[float | None, Option(help="For --sample: among the best that have probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     device: Device = "auto",
     dtype: Dtype = None,
@@ -72,8 +66,7 @@ def predict(
     text: Annotated[str | None, Option(help="The input has a header, and this is the column of the text.")] = None,
     text2: Annotated[str | None, Option(help="Column of the second text.")] = None,
     kind: Annotated[
-        Literal["lines", "tsv", "csv"] | None,
-        Option("--format", help="lines, tsv or csv; default: by the file's name, lines without --text."),
+        Literal["lines", "tsv", "csv"] | None, Option("--format", help="Of the input (default: by the file's name).")
     ] = None,
     as_json: AsJson = False,
     max_length: MaxLength = None,
@@ -139,7 +132,6 @@ def _plain(path: Path | None, name: str, texts: int) -> Iterator[list[list[str]]
 
 
 def _table(path: Path | None, name: str, kind: Literal["tsv", "csv"], columns: list[str]) -> Iterator[list[list[str]]]:
-    """Rows of a file with a header, some at a time."""
     from macaron.data.tabular import rows_of, select
     from macaron.decode.stream import windows
 
@@ -152,9 +144,7 @@ def _table(path: Path | None, name: str, kind: Literal["tsv", "csv"], columns: l
 def embed(
     model: Annotated[Path, Argument(help="The folder of a text encoder, or of a run.")],
     input_file: Input = None,
-    output_file: Annotated[
-        Path | None, Option("--output", "-o", help="Where to write; FILE.npy is a NumPy array of float32.")
-    ] = None,
+    output_file: Annotated[Path | None, Option("--output", "-o", help="Where to write; .npy: a NumPy array.")] = None,
     as_json: AsJson = False,
     export: Annotated[Path | None, Option(help="Write a folder for sentence-transformers, and embed nothing.")] = None,
     max_length: MaxLength = None,
@@ -238,28 +228,20 @@ def score(
             file.flush()
     if long:
         named = ", ".join(map(str, long[:_NAMED])) + (", ..." if len(long) > _NAMED else "")
-        typer.echo(
-            f"macaron: {len(long):,} pairs have more than {scorer.longest} tokens on a side and were not scored: "
-            f"lines {named}",
-            err=True,
-        )
+        said = f"{len(long):,} pairs have more than {scorer.longest} tokens on a side and were not scored"
+        typer.echo(f"macaron: {said}: lines {named}", err=True)
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
     """Source and target lines, some at a time; files of different length are refused where the shorter one ends."""
     from macaron.decode.stream import windows
 
-    sources = (line for window in windows(source, _CHARACTERS) for line in window)
-    number = 0
-    for targets in windows(target, _CHARACTERS):
-        found = list(islice(sources, len(targets)))
-        yield found, targets[: len(found)]
-        number += len(found)
-        if len(found) < len(targets):
-            raise _unequal(source, target, number)
-    if next(sources, None) is not None:
-        raise _unequal(target, source, number)
-
-
-def _unequal(short: Path, long: Path, lines: int) -> MacaronError:
-    return MacaronError(f"{short} ends after line {lines:,}, {long} goes on: a pair is the same line of both files")
+    lines = ((line for window in windows(path, _CHARACTERS) for line in window) for path in (source, target))
+    pairs, number = zip_longest(*lines), 0
+    while some := list(islice(pairs, _ROWS)):
+        whole = [pair for pair in some if None not in pair]
+        yield [pair[0] for pair in whole], [pair[1] for pair in whole]
+        number += len(whole)
+        if len(whole) < len(some):
+            short, long = (source, target) if some[-1][0] is None else (target, source)
+            raise MacaronError(f"{short} ends after line {number:,}, {long} goes on: a pair is the same line of both")

@@ -6,15 +6,13 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from macaron.cli.options import print_table
+from macaron.cli.options import AsJson, print_table
 from macaron.limits import LARGEST_VOCABULARY
 
 
 def models(
-    vocab_size: Annotated[
-        int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Vocabulary (default: 10,000; encoders 32,768).")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    vocab_size: Annotated[int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Default: 10,000 or 32,768.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the model presets: layers, widths, parameters, and how far twins differ."""
     from macaron.models.summary import all_presets

@@ -9,17 +9,13 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.options import print_table
+from macaron.cli.options import AsJson, print_table
 
-app = typer.Typer(
-    help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
-)
-
-Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+app = typer.Typer(help="Splitting schemes: list, show, measure and plot them; trajectories.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_schemes(as_json: Json = False) -> None:
+def list_schemes(as_json: AsJson = False) -> None:
     """List the named schemes with their computed order and their sub-steps."""
     from macaron.ode import ALIASES, names, scheme
     from macaron.ode.describe import steps_text, summary
@@ -38,7 +34,9 @@ def list_schemes(as_json: Json = False) -> None:
 
 
 @app.command()
-def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False) -> None:
+def show(
+    name: Annotated[str, Argument(help="A name, an alias, or a scheme as JSON.")], as_json: AsJson = False
+) -> None:
     """Show the equations of a scheme's layer, its order and its sub-layers."""
     from macaron.ode import scheme
     from macaron.ode.describe import report, summary
@@ -53,7 +51,7 @@ def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JS
 @app.command()
 def orders(
     names: Annotated[list[str] | None, Argument(help="Schemes; by default all of two operators.")] = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
     from rich.console import Console
@@ -69,9 +67,8 @@ def orders(
     if as_json:
         _print_json(data)
         return
-    rows = []
-    for row in data["schemes"]:
-        rows.append((row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values())))
+    schemes = data["schemes"]
+    rows = [(each["name"], str(each["order"]), *map("{:.2f}".format, each["local_order"].values())) for each in schemes]
     print_table(("scheme", "order", *METHODS), rows, left=("scheme",))
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
@@ -94,9 +91,7 @@ def plot(
 @app.command()
 def trajectories(
     out: Annotated[Path, Option(help="The page to write: FILE.html.")],
-    names: Annotated[
-        list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact.")
-    ] = None,
+    names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; default: Lie and Strang.")] = None,
     steps: Annotated[int, Option(help="Number of steps to draw at first: 1, 2, 4, 8, 16, 32.")] = 4,
     seed: Annotated[int | None, Option(min=0, help="Seed of the particle system.")] = None,
 ) -> None:

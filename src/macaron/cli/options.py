@@ -19,9 +19,7 @@ Verify = Annotated[bool, Option("--verify", help=_VERIFY)]
 Input = Annotated[Path | None, Option("--input", "-i", help=_INPUT)]
 Output = Annotated[Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")]
 Beam = Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Beams (default: the model's, or 5).")]
-LengthPenalty = Annotated[
-    float | None, Option(help="Exponent of the length that scores are divided by (the model's, or 1).")
-]
+LengthPenalty = Annotated[float | None, Option(help="Scores are divided by length^this (the model's, or 1).")]
 BatchTokens = Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Tokens in a batch, padding included.")]
 MaxLength = Annotated[int | None, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer texts are cut (the model's).")]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")]

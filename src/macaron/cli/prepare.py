@@ -14,17 +14,11 @@ from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 if TYPE_CHECKING:
     from macaron.data.prepared import PreparedData, PreparedText
 
-_TEXT = (
-    "Plain text for pre-training: one paragraph per line, a blank line between documents; plain, .gz or .xz; may be "
-    "repeated."
-)
+_TEXT = "Plain text: a paragraph per line, a blank line between documents; also .gz and .xz; may be repeated."
 
 
 def prepare(
-    recipe: Annotated[
-        Path | None,
-        Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`; or use the options below."),
-    ] = None,
+    recipe: Annotated[Path | None, Argument(help="A TOML file, or a name of `macaron recipe list`.")] = None,
     *,
     source_lang: Annotated[str | None, Option(help="Language to translate from.")] = None,
     target_lang: Annotated[str | None, Option(help="Language to translate into.")] = None,
@@ -36,27 +30,20 @@ def prepare(
     text: Annotated[list[str] | None, Option(metavar="FILE", help=_TEXT)] = None,
     out: Annotated[Path | None, Option(help="The folder to write.")] = None,
     vocab_size: Annotated[
-        int | None,
-        Option(min=8, max=LARGEST_VOCABULARY, help="Subword vocabulary (default: by the size of the corpus)."),
+        int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Subwords (default: by the size of the corpus).")
     ] = None,
     tokenizer: Annotated[
-        Path | None, Option(metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder.")
+        Path | None, Option(metavar="MODEL", help="Take that of a model, run or prepared folder.")
     ] = None,
     extend_vocab: Annotated[
-        int | None, Option(min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: add this many subwords to it.")
+        int | None, Option(min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: subwords to add to it.")
     ] = None,
     pipeline: Annotated[
-        Literal["raw", "moses"] | None,
-        Option(help="raw: cased plain text (default); moses: tokenised and lower-cased."),
+        Literal["raw", "moses"] | None, Option(help="raw: cased (default); moses: lower-cased.")
     ] = None,
-    state: Annotated[
-        Literal["raw", "moses"] | None,
-        Option(help="What the files hold: plain text (raw, default), or tokenised already (moses)."),
-    ] = None,
+    state: Annotated[Literal["raw", "moses"] | None, Option(help="Of the files: plain (raw) or tokenised.")] = None,
     settings: Settings = None,
-    workers: Annotated[
-        int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one for every core).")
-    ] = None,
+    workers: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one per core).")] = None,
     verify: Verify = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
@@ -112,32 +99,22 @@ def _options(values: Mapping[str, object], given: bool) -> str:
 
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
-    """Print what cleaning dropped by rule, the sizes of the splits and of the vocabulary, and where that was taken."""
     from macaron.data.prepare.cleaning import RULES
     from macaron.data.prepared import PreparedText
 
     cleaning, splits = data.manifest["cleaning"], data.manifest["splits"]
     dropped = [(f"- {rule}", cleaning["dropped"][rule], meaning) for rule, meaning in RULES[data.kind].items()]
     if isinstance(data, PreparedText):
-        title, unit = "Text", ""
-        rows = [
-            ("paragraphs", cleaning["paragraphs"], "read"),
-            *dropped,
-            ("sentences", cleaning["sentences"], "kept"),
-            ("words", cleaning["words"], "in them"),
-            ("documents", cleaning["documents"], "with at least one sentence"),
-        ]
+        title, unit, first = "Text", "", ("paragraphs", cleaning["paragraphs"], "read")
+        kept = {"sentences": "kept", "words": "in them", "documents": "with at least one sentence"}
         sizes = "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens"
     else:
-        title, unit = "Training pairs", "pairs"
-        rows = [
-            ("read", cleaning["read"], ""),
-            *dropped,
-            *([("- held out", cleaning["held_out"], "every Nth, to validate")] if cleaning["held_out"] else []),
-            ("kept", cleaning["kept"], ""),
-        ]
+        title, unit, first, kept = "Training pairs", "pairs", ("read", cleaning["read"], ""), {"kept": ""}
+        if cleaning["held_out"]:
+            dropped.append(("- held out", cleaning["held_out"], "every Nth, to validate"))
         source, target = data.languages
         sizes = f"{{pairs:,}} pairs, {{source_tokens:,}} {source} and {{target_tokens:,}} {target} tokens"
+    rows = [first, *dropped, *((name, cleaning[name], meaning) for name, meaning in kept.items())]
     print_table((title, unit, " "), [(name, f"{count:,}", meaning) for name, count, meaning in rows], (title, " "))
     for split, counts in splits.items():
         typer.echo(f"{split}: {sizes.format(**counts)}")

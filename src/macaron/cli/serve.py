@@ -18,9 +18,7 @@ def serve(
     models: Annotated[list[str], Argument(help="Model folders, or folders of runs; de-en=FOLDER names the languages.")],
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0: any that is free.")] = 5000,
-    api_keys: Annotated[
-        Path | None, Option(metavar="FILE", help="Answer only those who have a key of this file.")
-    ] = None,
+    api_keys: Annotated[Path | None, Option(metavar="FILE", help="Answer only those with a key of this file.")] = None,
     requests_per_minute: Annotated[int, Option(min=0, help="Of one key or client; 0: any number.")] = 0,
     text_limit: Annotated[int, Option(min=1, help="Characters of a request.")] = 20_000,
     origins: Annotated[
@@ -30,9 +28,7 @@ def serve(
     deadline: Annotated[float, Option(min=0.1, max=DAY, help="Seconds until a request is given up.")] = 30.0,
     grace: Annotated[float, Option(min=0.1, max=DAY, help="Seconds to finish in after SIGTERM.")] = 20.0,
     patience: Annotated[float, Option(min=0.1, max=DAY, help="Seconds that a client has to send a request.")] = 60.0,
-    workers: Annotated[
-        int, Option(min=0, max=MOST_PROCESSES, help="Processes that hold the models; 0: by the device and its cores.")
-    ] = 0,
+    workers: Annotated[int, Option(min=0, max=MOST_PROCESSES, help="Processes; 0: by the device and its cores.")] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:

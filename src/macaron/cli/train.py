@@ -17,16 +17,10 @@ STARTED = time.monotonic()  # the wall clock of a run counts from here, imports 
 
 def train(
     out: Annotated[Path, Option(help="The run's folder.")],
-    recipe: Annotated[
-        Path | None, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.")
-    ] = None,
+    recipe: Annotated[Path | None, Argument(help="A TOML file, or a name of `macaron recipe list`.")] = None,
     settings: Settings = None,
-    minutes: Annotated[
-        float | None, Option(help="The same as --set train.max_minutes=N: the schedule is fitted to this time.")
-    ] = None,
-    source: Annotated[
-        Path | None, Option("--from", metavar="MODEL", help="Start from a model: a run or a model folder.")
-    ] = None,
+    minutes: Annotated[float | None, Option(help="train.max_minutes: the schedule is fitted to this time.")] = None,
+    source: Annotated[Path | None, Option("--from", metavar="MODEL", help="A run or a model to start from.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the stopped run in --out.")] = False,
     verify: Verify = False,
 ) -> None:
@@ -40,9 +34,7 @@ def train(
     if recipe is None and not resume:
         raise UsageError("give a recipe; or --resume, to continue the run in --out")
     if recipe is None and not stored.is_file():
-        raise MacaronError(
-            f"{out}: no run to continue, there is no {stored}. Start one: macaron train RECIPE --out ..."
-        )
+        raise MacaronError(f"{out}: no run to continue, there is no {stored}. Start one: macaron train RECIPE")
     if resume and not stored.is_file() and os.environ.get("RANK", "0") == "0":
         typer.echo(f"{out}: no run to continue, so a new one starts", err=True)
     limit = {} if minutes is None else {f"--minutes {minutes:g}": f"train.max_minutes={minutes}"}

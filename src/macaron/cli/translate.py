@@ -29,43 +29,28 @@ def translate(
     model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
     input_file: Input = None,
     output_file: Output = None,
-    document: Annotated[
-        Path | None, Option(metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt.")
-    ] = None,
-    corpus: Annotated[
-        Path | None, Option(metavar="FILE", help="Make a training corpus (back-translation) of a text; with --out.")
-    ] = None,
-    out: Annotated[
-        Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on.")
-    ] = None,
+    document: Annotated[Path | None, Option(metavar="FILE", help="Translate a document: .txt, .html, .srt.")] = None,
+    corpus: Annotated[Path | None, Option(metavar="FILE", help="Make a training corpus of a text; with --out.")] = None,
+    out: Annotated[Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en.")] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     max_length: Annotated[
-        int | None, Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (the model's, or 200).")
+        int | None,
+        Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (default: the model's, or 200)."),
     ] = None,
-    one_per_line: Annotated[
-        bool, Option("--one-per-line", help="Each line is one sentence: translate it whole, as evaluate does.")
-    ] = False,
-    nbest: Annotated[
-        int,
-        Option(min=1, max=MOST_BEAMS, help="Translations of a line, after its number and a tab; with --one-per-line."),
-    ] = 1,
+    one_per_line: Annotated[bool, Option("--one-per-line", help="A line is one sentence, translated whole.")] = False,
+    nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="Best translations; with --one-per-line.")] = 1,
     scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,
     as_json: AsJson = False,
-    tag: Annotated[
-        str | None, Option(help="A tag that the model was trained with: domain, language to translate into.")
-    ] = None,
+    tag: Annotated[str | None, Option(help="A tag that the model was trained with: domain, target language.")] = None,
     greedy: Annotated[bool, Option("--greedy", help="Take the best token at each step (beam 1).")] = False,
     sample: Annotated[bool, Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
-    top_p: Annotated[
-        float | None, Option(help="For --sample: among the best that together have probability p.")
-    ] = None,
+    top_p: Annotated[float | None, Option(help="For --sample: among the best that have probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     long_lines: Annotated[
-        Literal["split", "refuse", "truncate"],
-        Option(help="Sentences longer than --max-source-length: split them, refuse, or cut (truncate)."),
+        Literal["split", "refuse", "truncate"], Option(help="Sentences longer than --max-source-length.")
     ] = "split",
     max_source_length: Annotated[
         int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
@@ -146,9 +131,7 @@ def translate(
             if refused is not None:
                 raise refused
     if filled and not translated and not one_per_line and not noted.numbers:
-        typer.echo(
-            "macaron: nothing was translated: no line has words (--one-per-line translates numbers, too)", err=True
-        )
+        typer.echo("macaron: nothing was translated: no line has words (--one-per-line translates numbers)", err=True)
     for message in noted.messages():
         typer.echo(f"macaron: {message}", err=True)
 

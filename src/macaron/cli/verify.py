@@ -11,9 +11,7 @@ from macaron.errors import MacaronError, command_line
 
 def verify(
     folder: Annotated[Path, Argument(help="A model, a run, a checkpoint or a prepared folder.")],
-    accept: Annotated[
-        bool, Option("--accept", help="Record the files as they are now, for example after editing one.")
-    ] = False,
+    accept: Annotated[bool, Option("--accept", help="Record the files as they are now, after editing one.")] = False,
 ) -> None:
     """Check the files of a folder against the digests that were recorded when it was written (digests.json)."""
     from macaron.seal import DIGESTS, damaged, folders_within, recorded, seal

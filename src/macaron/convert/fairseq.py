@@ -1,7 +1,4 @@
-"""Converts checkpoints of the authors' code (two forks of fairseq 0.6) to model folders.
-
-The configuration comes from the checkpoint's settings, checked against its weights.
-"""
+"""Converts checkpoints of the authors' code (two forks of fairseq 0.6) to model folders."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +10,7 @@ import torch
 from torch import Tensor
 
 from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming, require
 from macaron.files import check_unused
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig, default_labels
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
@@ -43,24 +40,24 @@ def convert_fairseq(
 ) -> tuple[list[str], list[str]]:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
-    :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`: ``codes`` (BPE codes of subword-nmt;
-        without them the text must consist of dictionary entries, ``foo@@ bar``), ``pipeline`` (``spaces`` for
-        tokenised text, the default, or ``moses`` for plain text) and, for ``moses``, ``source_lang``, ``target_lang``
-        (by default those of the checkpoint), ``lower`` and ``normalize``
+    :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`; languages: by default the checkpoint's
     :returns: a description in lines, and warnings
     """
     out = Path(out)
-    check_replaceable(out, force)
     read = read_checkpoint(checkpoint)
-    read.tensors = _upgrade(read.tensors)
-    kind = _checkpoint_kind(read)
-    model = build_model(read, kind)
-    for side in ("source_lang", "target_lang"):
-        settings[side] = settings.get(side) or read.args.get(side)
-        if settings[side] and not LANGUAGE.fullmatch(str(settings[side])):
-            raise read.error(f"args.{side} is not a language code (expected e.g. 'de'), but {settings[side]!r}")
+    with naming(checkpoint):
+        # The norms of the decoders of the oldest checkpoints have numbers.
+        old, names = re.compile(r"(?<=^decoder\.layers\.)(\d+)\.layer_norms\.([012])\."), _DATA["old_norms"]
+        new = {old.sub(lambda found: f"{found[1]}.{names[int(found[2])]}.", each): each for each in read.tensors}
+        read.tensors = {name: read.tensors[before] for name, before in new.items()}
+        kind = _checkpoint_kind(read)
+        model = build_model(read, kind)
+        for side in ("source_lang", "target_lang"):
+            settings[side] = given = settings.get(side) or read.args.get(side)
+            known = not given or LANGUAGE.fullmatch(str(given)) is not None
+            require(known, f"args.{side} is not a language code (expected e.g. 'de'), but {given!r}")
     tokenizer = _tokenizer(read, dictionary, kind, settings)
-    check_replaceable(out, force)  # again: the conversion may have taken long
+    check_replaceable(out, force)
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
     title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind
@@ -96,12 +93,10 @@ def _tokenizer(
 ) -> MacaronTokenizer:
     tokenizer_kind: TokenizerKind = "translation" if kind == "translation" else "encoder"
     size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[_TABLES[0]])
-    if size != rows:
-        raise MacaronError(
-            f"{dictionary} has {size} entries (with {len(SPECIALS[tokenizer_kind])} special tokens), but the "
-            f"embedding in {checkpoint.path} has {rows} rows. Give the dict.txt that the model was trained "
-            "with, including the 'madeupword' lines that pad it to a multiple of 8."
-        )
+    entries = f"{size} entries (with {len(SPECIALS[tokenizer_kind])} special tokens)"
+    other = f"{dictionary} has {entries}, but the embedding in {checkpoint.path} has {rows} rows"
+    remedy = "Give that of the model, including the 'madeupword' lines that pad it to a multiple of 8."
+    require(size == rows, f"{other}. {remedy}")
     return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
 
 
@@ -138,9 +133,9 @@ def _checkpoint_kind(checkpoint: FairseqCheckpoint) -> CheckpointKind:
     for kind, start in _DATA["prefixes"].items():
         if any(name.startswith(start) for name in names):
             return cast(CheckpointKind, kind)
-    raise checkpoint.error(
-        "not a translation model, BERT or classifier of the authors' code: it has weights such as "
-        f"{', '.join(map(repr, names[:3]))}"
+    shown = ", ".join(map(repr, names[:3]))
+    raise MacaronError(
+        f"not a translation model, BERT or classifier of the authors' code: it has weights such as {shown}"
     )
 
 
@@ -159,8 +154,7 @@ def _translation_config(checkpoint: FairseqCheckpoint) -> TranslationConfig:
 def _encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> EncoderConfig:
     args = checkpoint.args
     activation = args.get("act_fn", "gelu")
-    if activation not in ("relu", "gelu"):
-        raise checkpoint.error(f"args.act_fn is {activation!r}; Macaron has relu and gelu")
+    require(activation in ("relu", "gelu"), f"args.act_fn is {activation!r}; Macaron has relu and gelu")
     affine = any(".layer_norms." in name for name in checkpoint.tensors)
     checkpoint.agree("no_normalize_affine", not affine)
     fields = _shared_fields(checkpoint, ("encoder",))
@@ -185,21 +179,25 @@ def _classifier_fields(checkpoint: FairseqCheckpoint) -> dict[str, Any]:
     labels = checkpoint.matrix("classifier.weight").shape[0]
     checkpoint.agree("n_classes", labels)
     criterion = str(checkpoint.args.get("criterion"))
-    if criterion not in _PROBLEMS:
-        raise checkpoint.error(f"args.criterion is {criterion!r}; a classifier's is one of {', '.join(_PROBLEMS)}")
+    given = f"args.criterion is {criterion!r}"
+    require(criterion in _PROBLEMS, f"{given}; a classifier's is one of {', '.join(_PROBLEMS)}")
     problem = _PROBLEMS[criterion]
-    if problem != "single_label_classification" and labels != 1:
-        raise checkpoint.error(
-            f"args.criterion is {criterion!r}, which has one output, but the classifier has {labels}"
-        )
+    fits = labels == 1 or problem == "single_label_classification"
+    require(fits, f"{given}, which has one output, but the classifier has {labels}")
     return {"id2label": default_labels(labels), "problem_type": problem}
 
 
 def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> dict[str, Any]:
     for name in _DATA["unsupported"]:
-        if checkpoint.args.get(name):
-            raise checkpoint.error(f"args.{name} is {checkpoint.args[name]!r}, which Macaron's models do not support")
-    vocabulary, hidden = _embedding_shape(checkpoint)
+        given = checkpoint.args.get(name)
+        require(not given, f"args.{name} is {given!r}, which Macaron's models do not support")
+    table = checkpoint.matrix(_TABLES[0])
+    vocabulary, hidden = table.shape
+    for name in _TABLES[1:]:
+        shared = name not in checkpoint.tensors or torch.equal(table.float(), checkpoint.weight(name).float())
+        trained = f"{name!r} differs from {_TABLES[0]!r}: the model was trained without shared embeddings"
+        needed = "Macaron has one table for source, target and output (fairseq's --share-all-embeddings)"
+        require(shared, f"{trained}, but {needed}")
     heads = checkpoint.whole_number("encoder_attention_heads")
     macaron = any(".macaron_fc1." in name for name in checkpoint.tensors)
     networks = ("macaron_fc1", "fc1") if macaron else ("fc1",)
@@ -210,13 +208,11 @@ def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> di
         checkpoint.agree(f"{stack}_layers", _layer_count(checkpoint, stack))
         widths[stack] = [checkpoint.matrix(f"{stack}.layers.0.{name}.weight").shape[0] for name in networks]
         checkpoint.agree(f"{stack}_ffn_embed_dim", widths[stack][-1])
-        if widths[stack] != widths["encoder"]:
-            raise checkpoint.error(
-                f"the feed-forward networks of the encoder have widths {widths['encoder']}, those of the {stack} "
-                f"{widths[stack]}; in Macaron they must be equal"
-            )
-    if hidden % heads:
-        raise checkpoint.error(f"args.encoder_attention_heads ({heads}) does not divide the hidden size ({hidden})")
+        both = f"the encoder have widths {widths['encoder']}, those of the {stack} {widths[stack]}"
+        equal = widths[stack] == widths["encoder"]
+        require(equal, f"the feed-forward networks of {both}; in Macaron they must be equal")
+    divides = hidden % heads == 0
+    require(divides, f"args.encoder_attention_heads ({heads}) does not divide the hidden size ({hidden})")
     checkpoint.agree("macaron", macaron)
     return {
         "vocab_size": vocabulary,
@@ -235,21 +231,9 @@ def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> di
 
 def _layer_count(checkpoint: FairseqCheckpoint, stack: str) -> int:
     found = {int(match[1]) for name in checkpoint.tensors if (match := re.match(rf"{stack}\.layers\.(\d+)\.", name))}
-    if missing := set(range(len(found))) - found:
-        raise checkpoint.error(f"no weights for '{stack}.layers.{min(missing)}', though there are later layers")
+    first = next(number for number in range(len(found) + 1) if number not in found)
+    require(first == len(found), f"no weights for '{stack}.layers.{first}', though there are later layers")
     return len(found)
-
-
-def _embedding_shape(checkpoint: FairseqCheckpoint) -> torch.Size:
-    """The shape of the one embedding table; a model with several is refused."""
-    first = checkpoint.matrix(_TABLES[0])
-    for name in _TABLES[1:]:
-        if name in checkpoint.tensors and not torch.equal(first.float(), checkpoint.weight(name).float()):
-            raise checkpoint.error(
-                f"{name!r} differs from {_TABLES[0]!r}: the model was trained without shared embeddings, but "
-                "Macaron has one table for source, target and output (fairseq's --share-all-embeddings)"
-            )
-    return first.shape
 
 
 def _norm(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> str:
@@ -257,30 +241,17 @@ def _norm(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> str:
         bool(checkpoint.args.get(f"{stack}_normalize_before", f"{stack}.layer_norm.weight" in checkpoint.tensors))
         for stack in stacks
     }
-    if len(pre) > 1:
-        raise checkpoint.error(
-            "args.encoder_normalize_before and args.decoder_normalize_before differ; in Macaron encoder and decoder "
-            "have the same norm placement"
-        )
+    both = "args.encoder_normalize_before and args.decoder_normalize_before"
+    require(len(pre) == 1, f"{both} differ; in Macaron encoder and decoder have the same norm placement")
     if pre == {False}:
         return "post"
     for stack in stacks:
         version = checkpoint.tensors.get(f"{stack}.version")
         if version is None or version.numel() != 1 or version.is_complex() or not float(version) >= 2:
-            raise checkpoint.error(
-                f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind, without a norm after "
-                "the last layer. Macaron's pre-norm models have that norm, so it cannot be converted"
-            )
+            oldest = f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind"
+            lacks = "without a norm after the last layer. Macaron's pre-norm models have that norm"
+            raise MacaronError(f"{oldest}, {lacks}, so it cannot be converted")
     return "pre"
-
-
-def _upgrade(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the decoder norms of the oldest checkpoints."""
-    old = re.compile(r"^(decoder\.layers\.\d+)\.layer_norms\.([012])\.")
-    return {
-        old.sub(lambda found: f"{found[1]}.{_DATA['old_norms'][int(found[2])]}.", name): t
-        for name, t in tensors.items()
-    }
 
 
 def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind) -> Names:
@@ -308,26 +279,18 @@ def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind
 
 
 def _renamed(checkpoint: FairseqCheckpoint, names: Names, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    """The checkpoint's weights under our names, in float32.
-
-    All weights must be present, in the right shape, and none may be left over: an unknown weight is a part of the
-    model that would be lost.
-    """
+    # An unknown weight is a part of the model that would be lost.
     left = set(checkpoint.tensors) - set(names) - set(_DATA["not_weights"]) - set(_TABLES)
     if left:
-        raise checkpoint.error(
-            f"{min(left)!r} ({len(left)} such) is not part of the model that 'args' describes; only the authors' "
-            "architectures can be converted"
-        )
+        unknown = f"{min(left)!r} ({len(left)} such) is not part of the model that 'args' describes"
+        raise MacaronError(f"{unknown}; only the authors' architectures can be converted")
     result: dict[str, Tensor] = {}
     for theirs, ours in names.items():
         tensor = checkpoint.weight(theirs)
         rows = [shapes[name][0] for name in ours]
         expected = (sum(rows), *shapes[ours[0]][1:])
-        if tuple(tensor.shape) != expected:
-            raise checkpoint.error(
-                f"{theirs!r} has shape {tuple(tensor.shape)}; 'args' and the other weights require {expected}"
-            )
+        shape = tuple(tensor.shape)
+        require(shape == expected, f"{theirs!r} has shape {shape}; 'args' and the other weights require {expected}")
         for name, part in zip(ours, torch.split(tensor, rows), strict=True):
             result[name] = part.to(torch.float32, copy=True).contiguous()
     return result

@@ -20,21 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError, shown
+from macaron.errors import MacaronError, require, shown
+from macaron.settings import load_toml
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
 
-#: What stand-ins replace, as it is not needed. A checkpoint may hold NumPy numbers (best loss, learning rates).
-_NOT_NEEDED = re.compile(r"fairseq\..*|numpy\.(dtype|ndarray|_?core\.multiarray\.(scalar|_reconstruct))")
-#: The names expected in a checkpoint: tensors, plain containers, settings. PyTorch allows more, such as bytearray.
-_EXPECTED = re.compile(
-    r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
-    r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
-    r"|torch\.(Size|device|(cuda\.)?(sparse\.)?\w*Tensor|b?float\d\w*|q?u?int\d\w*|per_\w+affine\w*|complex\d+|bool)"
-    r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|complex)"
-    r"|argparse\.Namespace"
-)
+_PICKLED = load_toml(Path(__file__).with_name("fairseq.toml"))[0]["pickled"]
+_NOT_NEEDED, _EXPECTED = (re.compile("|".join(_PICKLED[name])) for name in ("not_needed", "expected"))
 #: Bytes. Weights are stored apart; the rest is a few hundred kilobytes, and scanning takes 1 s per MB.
 _LONGEST_PICKLE = 4 * 2**20
 #: Types of weights.
@@ -43,56 +36,48 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 @dataclass
 class FairseqCheckpoint:
-    """The settings and weights of a checkpoint, with checks whose errors name the file."""
+    """The settings and weights of a checkpoint, with checks. Messages do not name the file: the caller does."""
 
     path: Path
     args: dict[str, Any]
     tensors: dict[str, Tensor]
 
-    def error(self, what: str) -> MacaronError:
-        """An error about this file."""
-        return MacaronError(f"{self.path}: {what}")
-
     def weight(self, name: str) -> Tensor:
         """A weight, which must be present and finite."""
-        tensor = self.tensors.get(name)
-        if tensor is None:
-            raise self.error(f"{name!r} is missing from 'model'; the checkpoint is incomplete")
-        if tensor.dtype not in _FLOATS:
-            raise self.error(
-                f"{name!r} has values of type {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers: "
-                "give the checkpoint as trained, before any quantisation or other conversion"
-            )
-        if not bool(torch.isfinite(tensor).all()):
-            raise self.error(f"{name!r} has values that are not finite; the training has failed")
+        require(name in self.tensors, f"{name!r} is missing from 'model'; the checkpoint is incomplete")
+        tensor = self.tensors[name]
+        kind = f"{name!r} has values of type {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers"
+        remedy = "give the checkpoint as trained, before any quantisation or other conversion"
+        require(tensor.dtype in _FLOATS, f"{kind}: {remedy}")
+        finite = bool(torch.isfinite(tensor).all())
+        require(finite, f"{name!r} has values that are not finite; the training has failed")
         return tensor
 
     def matrix(self, name: str) -> Tensor:
         """A weight that must be a matrix."""
         tensor = self.weight(name)
-        if tensor.dim() != 2:
-            raise self.error(f"{name!r} should be a matrix, not of shape {tuple(tensor.shape)}")
+        require(tensor.dim() == 2, f"{name!r} should be a matrix, not of shape {tuple(tensor.shape)}")
         return tensor
 
     def whole_number(self, name: str, default: int | None = None) -> int:
         """A setting that must be a positive integer."""
         value = self.args.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.error(f"args.{name} should be a positive integer, not {value!r}")
+            raise MacaronError(f"args.{name} should be a positive integer, not {value!r}")
         return value
 
     def rate(self, name: str) -> float:
         """A dropout rate; 0 if the setting is missing."""
         value = self.args.get(name, 0.0)
         if not isinstance(value, int | float) or not 0 <= value < 1:
-            raise self.error(f"args.{name} should be a dropout rate in [0, 1), not {value!r}")
+            raise MacaronError(f"args.{name} should be a dropout rate in [0, 1), not {value!r}")
         return float(value)
 
     def agree(self, name: str, found: int) -> None:
         """Refuse a number, or a truth value, that contradicts the weights. It may be missing."""
         given = self.args.get(name, found)
-        if (bool(given) if isinstance(found, bool) else self.whole_number(name, found)) != found:
-            raise self.error(f"args.{name} is {given!r}, but the weights say {found}")
+        known = bool(given) if isinstance(found, bool) else self.whole_number(name, found)
+        require(known == found, f"args.{name} is {given!r}, but the weights say {found}")
 
 
 class _Inert:
@@ -108,13 +93,25 @@ class _Inert:
 def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
-    return _checked(path, read_pickled(path))
+    content = read_pickled(path)
+    expected = f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model'"
+    if not isinstance(content, dict) or "args" not in content or "model" not in content:
+        keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
+        raise MacaronError(f"{expected}, found {keys or 'none'}")
+    args, model = content["args"], content["model"]
+    if not isinstance(args, argparse.Namespace) or not isinstance(model, dict) or not model:
+        wanted = "'args' should hold the settings (argparse.Namespace) and 'model' the weights by name"
+        found = f"{type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
+        raise MacaronError(f"{path}: {wanted}, but they are {found}")
+    # Others are for messages alone, and may be endless: lists in lists that are one another.
+    simple = (str, int, float, type(None))
+    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
+    return FairseqCheckpoint(path, settings, plain_tensors(path, model, "'model'"))
 
 
 def read_pickled(path: Path) -> Any:
     """The content of a file that PyTorch has pickled, if it names nothing beyond what weights and settings need."""
-    if path.is_dir():
-        raise MacaronError(f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
+    require(not path.is_dir(), f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
     try:
         with path.open("rb") as file:
             start = file.read(9)
@@ -122,10 +119,8 @@ def read_pickled(path: Path) -> Any:
         raise MacaronError(f"{path}: {error.strerror or error}") from None
     if not start:
         raise MacaronError(f"{path}: the file is empty; copy or fetch it again")
-    if start[8:] == b"{":
-        raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
-    if start[:4] not in (_ZIP, _LEGACY):
-        raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
+    require(start[8:] != b"{", f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
+    require(start[:4] in (_ZIP, _LEGACY), f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
     try:
         return _load(path, start[:4] == _ZIP)
     except MacaronError:
@@ -139,11 +134,8 @@ def _load(path: Path, zipped: bool) -> Any:
     named = sorted(_names_in(path, zipped))
     inert = list(filter(_NOT_NEEDED.fullmatch, named))
     foreign = [name for name in named if name not in inert and not _EXPECTED.fullmatch(name)]
-    if foreign:
-        raise MacaronError(
-            f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
-            "fairseq checkpoint does not. Get the file from a source you trust."
-        )
+    refused = f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}"
+    require(not foreign, f"{refused}, which a fairseq checkpoint does not. Get the file from a source you trust.")
     stand_ins = [(type(name.rpartition(".")[2], (_Inert,), {}), name) for name in inert]
     with torch.serialization.safe_globals([argparse.Namespace, *stand_ins]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
@@ -176,11 +168,9 @@ def _names_in(path: Path, zipped: bool) -> set[str]:
                     found |= {str(name).replace(" ", ".") for opcode, name, _ in opcodes if opcode.name == "GLOBAL"}
             finally:
                 if stream.tell() > _LONGEST_PICKLE:
-                    raise MacaronError(
-                        f"{path}: refused, and nothing in it was run: besides the weights it has more than "
-                        f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint. "
-                        "Get the file from a source you trust."
-                    )
+                    size = f"besides the weights it has more than {_LONGEST_PICKLE >> 20} MB of pickled data"
+                    refused = f"{path}: refused, and nothing in it was run: {size}, far more than a fairseq checkpoint"
+                    raise MacaronError(f"{refused}. Get the file from a source you trust.")
     return found
 
 
@@ -189,28 +179,9 @@ def _within(path: Path, size: int) -> None:
         raise MacaronError(f"{path}: claims to hold more than the file has; get the file from a source you trust")
 
 
-def _checked(path: Path, content: Any) -> FairseqCheckpoint:
-    if not isinstance(content, dict) or "args" not in content or "model" not in content:
-        keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
-        raise MacaronError(
-            f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
-        )
-    args, model = content["args"], content["model"]
-    if not isinstance(args, argparse.Namespace) or not isinstance(model, dict) or not model:
-        raise MacaronError(
-            f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
-            f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
-        )
-    # Others are for messages alone, and may be endless: lists in lists that are one another.
-    simple = (str, int, float, type(None))
-    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
-    return FairseqCheckpoint(path, settings, plain_tensors(path, model, "'model'"))
-
-
 def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str, Tensor]:
     """The weights in the content of a file, or in a part of it: tensors by name, and not larger than the file."""
-    if not isinstance(content, dict):
-        raise MacaronError(f"{path}: not weights by name, but {type(content).__name__}")
+    require(isinstance(content, dict), f"{path}: not weights by name, but {type(content).__name__}")
     for name, tensor in content.items():
         plain = isinstance(name, str) and isinstance(tensor, Tensor)
         plain = plain and tensor.layout == torch.strided and not tensor.is_meta

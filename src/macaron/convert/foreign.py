@@ -1,7 +1,6 @@
 """A model folder of transformers, as it is read for conversion: settings, weights and vocabulary.
 
-Settings and weights are used once each and checked; what becomes of them is in families.toml. Vocabularies are numbered
-as ours are, special tokens first.
+Settings and weights are used once each and checked; what becomes of them is in families.toml.
 """
 
 import json
@@ -16,10 +15,10 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer
 from torch import Tensor
 
 from macaron.convert.fairseq_checkpoint import plain_tensors, read_pickled
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, first_line, require
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
-from macaron.models.load import MODEL_FILES, first_line, read_weights
+from macaron.models.load import MODEL_FILES, read_weights
 from macaron.settings import load_toml
 from macaron.text.subword import added_specials
 from macaron.text.tokenizer import convertible
@@ -63,8 +62,7 @@ class ForeignFolder:
         pickled = path / "pytorch_model.bin"
         if any(path.glob(MODEL_FILES[2])):
             return cls(path, config, read_weights(path))
-        if not pickled.is_file():
-            raise MacaronError("no weights (model.safetensors or pytorch_model.bin)")
+        require(pickled.is_file(), "no weights (model.safetensors or pytorch_model.bin)")
         return cls(path, config, plain_tensors(pickled, read_pickled(pickled)))
 
     def only(self, key: str, *supported: Any) -> Any:
@@ -103,12 +101,11 @@ class ForeignFolder:
         """Weights in float32, several one below the other."""
         found = []
         for name in names:
-            if name not in self.tensors:
-                raise MacaronError(f"the weights lack {name!r}, which config.json calls for")
+            require(name in self.tensors, f"the weights lack {name!r}, which config.json calls for")
             self.taken.add(name)
             found.append(self.tensors[name].to(torch.float32))
-            if not bool(torch.isfinite(found[-1]).all()):
-                raise MacaronError(f"the weights have values that are not finite in {name!r}")
+            finite = bool(torch.isfinite(found[-1]).all())
+            require(finite, f"the weights have values that are not finite in {name!r}")
         try:
             return torch.cat(found) if len(found) > 1 else found[0]
         except RuntimeError:
@@ -159,19 +156,13 @@ def reordered(rows: Tensor, order: Sequence[int], missing: float = 0.0) -> Tenso
     return new
 
 
-#: Bytes of a tokenizer.json: those of large vocabularies have tens of megabytes.
-LARGEST_TOKENIZER = 256 << 20
-
-
 def stored_tokenizer(source: ForeignFolder) -> Record:
     """The content of tokenizer.json; of BERT's vocab.txt, if there is only that."""
     path, words = source.path / "tokenizer.json", source.path / "vocab.txt"
     if path.is_file():
-        return read_json(path, Record, largest=LARGEST_TOKENIZER)
-    if source.config.get("model_type") != "bert" or not words.is_file():
-        raise MacaronError(
-            "no tokenizer.json. Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-        )
+        return read_json(path, Record, largest=256 << 20)  # large vocabularies have tens of megabytes
+    remedy = "Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+    require(source.config.get("model_type") == "bert" and words.is_file(), f"no tokenizer.json. {remedy}")
     lower = bool(tokenizer_settings(source).get("do_lower_case", True))
     content: Record = json.loads(BertWordPieceTokenizer(str(words), lowercase=lower).to_str())
     return content

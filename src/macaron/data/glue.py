@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from macaron.data.tabular import Table, class_indices, numbers_of
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import DAMAGED, atomic_file, find_compressed, read_lines
 from macaron.settings import build, load_toml
 
@@ -80,8 +80,7 @@ USUAL = tuple(name for name in TASKS if name != "wnli")
 def task_named(name: str) -> GlueTask:
     """The task of a name in any usual spelling: ``cola``, ``SST-2``, ``sts_b``."""
     plain = name.lower().replace("-", "").replace("_", "").strip()
-    if plain not in TASKS:
-        raise MacaronError(f"no GLUE task {name!r}: choose from {', '.join(TASKS)}")
+    require(plain in TASKS, f"no GLUE task {name!r}: choose from {', '.join(TASKS)}")
     return TASKS[plain]
 
 
@@ -106,8 +105,7 @@ def read_test(root: Path, task: GlueTask, wanted: Submission) -> Table | None:
 def read_train(root: Path, task: GlueTask, name: str = "train.tsv") -> Table:
     """The training set, or another one with labels."""
     remedy = f"Fetch it from {SOURCE}, or leave {task.name} out of --tasks."
-    if not root.is_dir():
-        raise MacaronError(f"{root}: no such folder. Give the one that holds {task.title} and the others (--data).")
+    require(root.is_dir(), f"{root}: no such folder. Give the one that holds {task.title} and the others (--data).")
     folder = task_folder(root, task)
     if folder is None:
         raise MacaronError(f"{root}: no folder {task.title!r} for the task {task.name}. {remedy}")
@@ -150,8 +148,7 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         for texts, value in zip(found.texts, values, strict=True):
             texts.append(value)
         found.lines.append(number)
-    if not found.lines:
-        raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
+    require(bool(found.lines), f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
     if len(torn) > max(MOST_TORN * len(found.lines), 1):
         others = f"and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}"
         raise MacaronError(f"{path}, line {torn[0]}, {others}: not the columns of line 1. Fetch it from {SOURCE}.")

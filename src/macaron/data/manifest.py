@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from macaron.data.store import REMEDY
-from macaron.errors import MacaronError, shown
+from macaron.errors import MacaronError, require, shown
 from macaron.json_files import Count, Record, conforming, read_json
 from macaron.limits import Between
 from macaron.seal import check
@@ -113,10 +113,8 @@ def read_manifest(folder: Path, kind: DataKind | None = None) -> Record:
     except (FileNotFoundError, NotADirectoryError):
         raise MacaronError(f"{path}: no such file. Is {folder} a folder that 'macaron prepare' wrote?") from None
     noted, held = content.get("format"), content.get("kind", "pairs")
-    if noted != FORMAT:
-        raise MacaronError(f"{path}: format {shown(noted)}, this version reads {FORMAT}. {REMEDY}")
-    if held not in tuple(KINDS):
-        raise MacaronError(f"{path}: holds {shown(held)}, which this version does not know. {REMEDY}")
+    require(noted == FORMAT, f"{path}: format {shown(noted)}, this version reads {FORMAT}. {REMEDY}")
+    require(held in tuple(KINDS), f"{path}: holds {shown(held)}, which this version does not know. {REMEDY}")
     if kind is not None and held != kind:
         raise MacaronError(f"{folder} holds {KINDS[held]}; expected {KINDS[kind]}. Give another folder.")
     manifest: Record = conforming(_PairsManifest if held == "pairs" else _TextManifest, content, path, REMEDY)

@@ -166,12 +166,9 @@ class DataSettings:
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
-        foreign = (
-            f"{self.tokenizer or 'data.pipeline'}: data cannot be prepared with the tokenizer of a folder that was "
-        )
-        require(
-            self.pipeline != "plain", f"{foreign}converted from transformers; learn one, or take one of Macaron's own"
-        )
+        foreign = f"{self.tokenizer or 'data.pipeline'}: data cannot be prepared with the tokenizer of a folder"
+        remedy = "that was converted from transformers; learn one, or take one of Macaron's own"
+        require(self.pipeline != "plain", f"{foreign} {remedy}")
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         if self.vocab_size != "auto":
@@ -179,22 +176,15 @@ class DataSettings:
                 check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
         for split in SPLITS:
             for corpus in getattr(self, split, ()):
-                require(
-                    self.pipeline != "raw" or corpus.state == "raw" or self.tokenizer is not None,
-                    f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'. "
-                    "Choose pipeline 'moses', or detokenise the text.",
-                )
+                fits = self.pipeline != "raw" or corpus.state == "raw" or self.tokenizer is not None
+                given = f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'"
+                require(fits, f"{given}. Choose pipeline 'moses', or detokenise the text.")
 
     @property
     def tags(self) -> list[str]:
         """The tags of the corpora to train on, in their order."""
         tags = (getattr(corpus, "tag", None) for corpus in self.train)
         return list(dict.fromkeys(tag for tag in tags if tag is not None))
-
-    @property
-    def downloads_folder(self) -> Path:
-        """The folder of archives and dumps."""
-        return self.downloads if self.downloads is not None else self.root / "downloads"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from macaron.errors import MacaronError, nearest
+from macaron.errors import MacaronError, nearest, require
 from macaron.files import read_lines
 from macaron.limits import LONGEST_VALUE
 
@@ -72,8 +72,7 @@ def select(
     """The values of some columns, named as in the first row; blank lines and, if not kept, empty rows are left out."""
     _, header = next(rows, (1, []))
     header = [title.strip() for title in header]
-    if not any(header):
-        raise MacaronError(f"{name}, line 1: no header. The first line must name the columns.")
+    require(any(header), f"{name}, line 1: no header. The first line must name the columns.")
     for wanted in columns:
         if wanted not in header:
             hint = nearest(wanted, header)
@@ -82,8 +81,7 @@ def select(
                 hint += " The name of a file with commas must end in .csv."
             hint += " Name the columns with --text, --text2 and --label."
             raise MacaronError(f"{name}, line 1: no column {wanted!r} in the header{hint}")
-        if header.count(wanted) > 1:
-            raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
+        require(header.count(wanted) <= 1, f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
     indices = [header.index(wanted) for wanted in columns]
     for number, row in rows:
         if not any(row) and not (keep_empty and len(row) == len(header)):
@@ -121,13 +119,10 @@ def read_table(path: Path, texts: Sequence[str], label: str | None) -> Table:
 def find_classes(table: Table) -> tuple[str, ...]:
     """The classes of a training set: whole numbers by value, others in alphabetical order."""
     classes = set(table.labels)
-    if len(classes) < 2:
-        raise MacaronError(f"{table.name}: all labels are {table.labels[0]!r}: need at least two classes")
-    if len(classes) > max(len(table.labels) // 2, 2):
-        raise MacaronError(
-            f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples. Give --regression if "
-            "they are numbers to predict, or another --label."
-        )
+    require(len(classes) >= 2, f"{table.name}: all labels are {table.labels[0]!r}: need at least two classes")
+    many = f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples"
+    few = len(classes) <= max(len(table.labels) // 2, 2)
+    require(few, f"{many}. Give --regression if they are numbers to predict, or another --label.")
     whole = all(re.fullmatch(r"[+-]?\d{1,18}", label) for label in classes)
     return tuple(sorted(classes, key=lambda label: (int(label), label) if whole else (0, label)))
 

@@ -14,11 +14,4 @@ if TYPE_CHECKING:
     from macaron.decode.settings import SearchSettings as SearchSettings
     from macaron.decode.translator import Translator as Translator
 
-__getattr__ = lazy(
-    __name__,
-    documents=["translate_document"],
-    forced=["PairScore", "PairScorer"],
-    search=["translate_ids"],
-    settings=["Hypothesis", "Sampling", "SearchSettings"],
-    translator=["Translator"],
-)
+__getattr__ = lazy(__name__, __file__)

@@ -25,16 +25,12 @@ _SPARE = 4
 BLOCK = 128
 #: Below this many scores (few sentences) blocks do not pay: ``topk`` of each beam takes fewer calls.
 _MANY = 1 << 18
-#: In float64, scores nearer than this are equal and the first wins: rounding errors, which depend on the shape of the
-#: batch, then decide nothing.
+#: In float64, scores nearer than this are equal: rounding errors, which depend on the batch, then decide nothing.
 _TIE = 1e-9
 
 
 class Finished(NamedTuple):
-    """The finished hypotheses of B sentences, each (B, N); a score of -inf is an empty entry.
-
-    ``lengths`` are without the end; ``slots`` are the beams in which the hypotheses ended.
-    """
+    """Finished hypotheses of B sentences, each (B, N); a score of -inf is none. ``slots`` are the beams they end in."""
 
     scores: Tensor
     totals: Tensor
@@ -42,10 +38,7 @@ class Finished(NamedTuple):
     slots: Tensor
 
     def merge(self, new: "Finished", first_come: bool) -> "Finished":
-        """The best N of this table and of new ones (B, C), which are given best first.
-
-        :param first_come: entries are never replaced; only empty ones are filled
-        """
+        """The best N of this table and of new ones (B, C), best first; ``first_come``: only empty ones are filled."""
         entries = self.scores.shape[1]
         key = rounded(torch.cat([self.scores, new.scores], dim=1))
         if first_come:
@@ -147,10 +140,7 @@ def ranking(scores: Tensor, index: Tensor) -> Tensor:
 
 
 class Beams(SearchState):
-    """All hypotheses of a batch.
-
-    :param dtype: of the log-probabilities
-    """
+    """All hypotheses of a batch; ``dtype`` is that of their log-probabilities."""
 
     per_sentence = ("limits", "totals", "closed", "lost", "finished")
 

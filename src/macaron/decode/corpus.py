@@ -29,16 +29,10 @@ from macaron.locks import LOCK
 from macaron.models.load import find_folder
 from macaron.processes import Progress
 from macaron.seal import fingerprint
+from macaron.settings import load_toml
 
 #: Why a line is left out.
-RULES = {
-    "bad bytes": "not UTF-8, or 1 MiB or longer",
-    "empty": "without text",
-    "too long": "more than --max-source-length tokens: several sentences, perhaps",
-    "not translated": "the translation is empty",
-    "cut": "the translation reached --max-length",
-    "loop": "the translation repeats itself",
-}
+RULES: dict[str, str] = load_toml(Path(__file__).with_name("corpus.toml"))[0]
 #: Search settings that a command may change.
 _SEARCH = ("beam", "length_penalty", "max_length")
 #: Characters of the first steps in source tokens of a batch; later steps take some seconds.
@@ -47,11 +41,7 @@ _STEP = 4
 
 @dataclass(frozen=True)
 class _Noted:
-    """What ``PREFIX.json`` says: what a corpus is made by, and what the last step has left on the disk.
-
-    :param text: a digest of the lines that were read
-    :param source_size: bytes of the file of this side; ``target_size`` likewise
-    """
+    """What ``PREFIX.json`` says: what made a corpus, what is on the disk, a digest of the lines that were read."""
 
     made_by: Record
     read: Count = 0
@@ -74,17 +64,14 @@ def translate_corpus(
 ) -> Counter[str] | None:
     """Translate a file line by line into a corpus; a line is one sentence.
 
-    :param text: plain, .gz or .xz
-    :param options: of `Translator.translate_nbest`: beam, length_penalty, max_length, sampling, batch_tokens,
-        max_source_length
+    :param options: of `Translator.translate_nbest`, but for those about lines
     :param gather: returns what every process gives, by rank
     :returns: the numbers of lines read and pairs kept, and of lines left out by rule; None if it was complete before
     """
     languages = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
     if None in languages:
         raise MacaronError(
-            "the model does not say its languages, which the two files are named after: set source_lang and "
-            "target_lang in its tokenizer_config.json"
+            "the model does not say its languages: set source_lang and target_lang in tokenizer_config.json"
         )
     note, paths = Path(f"{out}.json"), [Path(f"{out}.{language}") for language in languages]
     parts = {path.with_name(f"{path.name}.part"): path for path in paths}
@@ -100,7 +87,7 @@ def translate_corpus(
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    if done and (digest.hexdigest() != noted.text or (noted.complete and total != done)):
+    if (done and digest.hexdigest() != noted.text) or (noted.complete and total != done):
         raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
     try:
         opened: Any = nullcontext() if rank or noted.complete else _growing(note, list(parts), noted)
@@ -150,7 +137,7 @@ def _begun(note: Path, paths: Sequence[Path], made: dict[str, Any]) -> _Noted:
     changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
     if changed:
         raise MacaronError(
-            f"{note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
+            f"{note} was begun with other settings: {'; '.join(changed)}. Give the same, or another --out."
         )
     return noted
 

@@ -30,10 +30,7 @@ def bounded(settings: SearchSettings) -> SearchSettings:
 
 
 def without_repetition(found: Hypothesis, source: Sequence[int], settings: SearchSettings) -> Hypothesis:
-    """Cut loops that are not in the source, and note what was cut, by this or by the limit. The text is not changed.
-
-    :param source: token ids, with the end
-    """
+    """Cut loops that are not in the source (ids, with the end); note what this or the limit has cut. The text stays."""
     tokens, scores = list(found.tokens[:-1]), list(found.token_scores[:-1])
     notes: tuple[Note, ...] = ("length",) if len(tokens) >= limit(settings, len(source)) else ()
     # In the source they are counted only if there are any, which is rare.

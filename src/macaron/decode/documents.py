@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape, unescape
 from itertools import accumulate, compress, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from macaron.decode.marked_text import MarkedBlock, TextBlock
@@ -27,6 +28,7 @@ from macaron.decode.place_tags import Alignment
 from macaron.decode.settings import Note
 from macaron.errors import MacaronError
 from macaron.files import one_line
+from macaron.settings import load_toml
 
 if TYPE_CHECKING:
     from macaron.decode.translator import Translator
@@ -58,15 +60,8 @@ _ATTRIBUTES = re.compile(_ATTRIBUTE)
 _CHARACTERS = re.compile(r"&(?:#[0-9]{1,10}|#[xX][0-9a-fA-F]{1,10}|[a-zA-Z][a-zA-Z0-9]{0,31});?|\s+|[^&\s]+|&")
 _SCRIPT = re.compile(r"<!--|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 
-#: Elements that are parts of a sentence; all others end it.
-_INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark math nobr output q s "  # noqa: SIM905
-    "samp small span strike strong sub sup svg time tt u var wbr".split()
-)
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-#: Elements whose content is not markup; only that of the title is text to translate.
-_RAW = {"iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"}
-_UNTOUCHED = (_RAW - {"title"}) | {"code", "kbd", "math", "pre", "samp", "svg"}
+#: Elements by what becomes of them, see html.toml.
+_ELEMENTS = {kind: frozenset(names) for kind, names in load_toml(Path(__file__).with_name("html.toml"))[0].items()}
 #: Text that stays as it is may be part of a sentence if it is short and ends none.
 _SHORT = re.compile(r"(?:[^.!?…。！？]|[.!?…](?! )){1,100}")
 
@@ -89,10 +84,7 @@ class Document:
                 at += len(piece.original)
 
     def join(self, translations: Sequence[str], alignments: Sequence[Alignment | None], lang: str = "") -> str:
-        """The translated document.
-
-        :param alignments: of the sentences that are marked; None where there is none
-        """
+        """The translated document; the alignments, or None, are those of the sentences that are marked."""
         if not len(translations) == len(alignments) == len(self.sentences):
             raise ValueError(f"{len(self.sentences)} sentences, but {len(translations)} translations")
         texts, found = iter(translations), iter(alignments)
@@ -185,7 +177,7 @@ def html_blocks(document: str) -> list[MarkedBlock]:
     tokens = _tokens(document)
     for token in tokens:
         block, end = blocks[-1], token.end
-        inline = token.name in _INLINE
+        inline = token.name in _ELEMENTS["inline"]
         if not token.name:
             for part in _characters(document, token):
                 block.add(*part)
@@ -200,7 +192,7 @@ def html_blocks(document: str) -> list[MarkedBlock]:
             else:
                 blocks.append(make(end))
         elif inline:
-            block.add_tag(token.start, end, "" if token.name in _VOID else token.name, token.closing)
+            block.add_tag(token.start, end, "" if token.name in _ELEMENTS["void"] else token.name, token.closing)
         else:
             blocks.append(make(end))
         block.end = end
@@ -215,7 +207,7 @@ def _tokens(document: str) -> Iterator[Token]:
         name, closing = (found["name"] or "!").lower(), bool(found["close"])
         yield Token(found.start(), found.end(), name, closing, found["attributes"] or "")
         at = found.end()
-        if name in _RAW and not closing:
+        if name in _ELEMENTS["raw"] and not closing:
             end = _end_of_raw(document, name, at)
             if at < end:
                 yield Token(at, end, "" if name == "title" else "!")
@@ -241,9 +233,9 @@ def _end_of_raw(document: str, name: str, at: int) -> int:
 
 
 def _is_untouched(token: Token) -> bool:
-    if token.name in _UNTOUCHED:
+    if token.name in _ELEMENTS["untouched"]:
         return True
-    if token.name in _VOID or "translate" not in token.attributes.lower():
+    if token.name in _ELEMENTS["void"] or "translate" not in token.attributes.lower():
         return False
     # The first of several attributes with one name counts.
     found = {name.lower(): value.strip("\"'") for name, value in reversed(_ATTRIBUTES.findall(token.attributes))}

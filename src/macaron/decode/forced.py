@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +24,14 @@ Weights = list[tuple[str, Tensor]]
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
-def load_folder(path: str | Path, device: torch.device | None = None) -> tuple[TranslationModel, MacaronTokenizer]:
+def load_folder(
+    path: str | Path, device: str | torch.device = "cpu", dtype: Any = None, network: Any = TranslationModel
+) -> tuple[Any, MacaronTokenizer]:
     """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, "translation")
-    model, _ = load_model(folder, TranslationModel, device=device)
-    return model, model_tokenizer(folder, "translation", model.config)
+    kind, precision = network.config_class.kind, None if dtype is None else choose_dtype(dtype)
+    folder = find_folder(path, kind)
+    model, _ = load_model(folder, network, precision, device=choose_device(device))
+    return model, model_tokenizer(folder, kind, model.config)
 
 
 def forced(
@@ -119,17 +123,13 @@ class PairScorer:
     >>> PairScorer("runs/mine").score(["Guten Morgen!"], ["Good morning!"])[0].per_token  # doctest: +SKIP
     -0.18
 
-    :param model: a model folder, or the folder of a run
-    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
-    :param dtype: by default that of the saved weights
+    The parameters are those of `Translator`.
     """
 
     def __init__(self, model: str | Path, *, device: str | torch.device = "auto", dtype: str | None = None) -> None:
-        where = choose_device(device)
         self.folder = Path(model)
-        self.model, self.tokenizer = load_folder(model)
-        self.model.to(where, None if dtype is None else choose_dtype(dtype))
-        self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
+        self.model, self.tokenizer = load_folder(model, device, dtype)
+        self.batch_tokens = _BATCH_TOKENS.get(self.model.device.type, _BATCH_TOKENS["cpu"])
         #: Pairs with more tokens on a side are not scored.
         self.longest = self.model.config.longest_input
 
@@ -159,8 +159,7 @@ class PairScorer:
                 totals = chosen.masked_fill(target == model.pad, 0.0).sum(dim=1)
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
-                    f"a batch of {len(rows)} pairs needs more memory than the device has: take batch_tokens "
-                    f"(--batch-tokens) below {most}"
+                    f"a batch of {len(rows)} pairs needs too much memory: take --batch-tokens below {most}"
                 ) from error
             if not bool(totals.isfinite().all()):
                 raise not_finite(self.folder)

@@ -9,15 +9,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from macaron.decode.beam import Chains
 from macaron.decode.cpu.model import CpuLanguageModel
+from macaron.decode.forced import load_folder
 from macaron.decode.search import batches, end_token
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
-from macaron.models.load import find_folder, load_model
 from macaron.models.translation import LanguageModel
 from macaron.nn.attention import KeyValueCache
-from macaron.text.load_tokenizer import model_tokenizer
-from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import EOS
 
 #: Tokens of a continuation, and of the prompts of a batch, where nothing else is said.
@@ -36,7 +33,8 @@ class Generator:
     """
 
     def __init__(self, path: str | Path, *, device: str = "auto", dtype: str | None = None, int8: bool = False) -> None:
-        model, self.tokenizer = load_language_model(path, "cpu" if int8 and device == "auto" else device, dtype)
+        where = "cpu" if int8 and device == "auto" else device
+        model, self.tokenizer = load_folder(path, where, dtype, LanguageModel)
         packed = int8 or (model.device.type == "cpu" and model.embedding.tokens.weight.dtype == torch.float32)
         self.model = CpuLanguageModel(model, int8) if packed else model
 
@@ -117,11 +115,3 @@ def _draw(
         real = torch.cat([real, torch.ones_like(real[:, :1])], 1)
         states = model.decode(tokens.reshape(-1, 1), cache=cache, target_real=real)
     return state.results(torch.arange(len(rows), device=device), chains)
-
-
-def load_language_model(path: str | Path, device: str, dtype: str | None) -> tuple[LanguageModel, MacaronTokenizer]:
-    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, "language")
-    where = choose_device(device)
-    model, _ = load_model(folder, LanguageModel, None if dtype is None else choose_dtype(dtype))
-    return model.to(where), model_tokenizer(folder, "language", model.config)

@@ -66,10 +66,7 @@ class RecordedSteps:
 
 @contextmanager
 def decoder_kernels(device: torch.device, half: torch.dtype | None) -> Iterator[None]:
-    """A context for the decoder's step.
-
-    :param half: precision of its matrix products, if less than the model's; states, norms and sums keep theirs
-    """
+    """A context for the decoder's step; ``half``: precision of its matrix products, if less than the model's."""
     precision = nullcontext() if half is None else torch.autocast(device.type, half, cache_enabled=False)
     # cuDNN's attention makes a plan for every new shape, which takes longer than all steps with it.
     with precision, sdpa_kernel(_KERNELS):
@@ -100,10 +97,7 @@ def without_collection() -> Iterator[None]:
 
 
 class Logits:
-    """``x W^T`` in float32 from factors of 11 bits (float16): states and embeddings are far within its range.
-
-    :param weight: (V, D) in float32; ``bias`` (V,), if any, is added
-    """
+    """``x W^T`` in float32 from factors of 11 bits (float16), W (V, D) and a bias (V,): all are within their range."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self.bias = weight.to(torch.float16).T, bias

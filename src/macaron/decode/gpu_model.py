@@ -27,11 +27,7 @@ from macaron.ode import ButcherTableau
 
 
 class GpuTranslationModel(TranslationModel):
-    """A translation model of which only encoding and the decoder's steps of a search are computed.
-
-    :param model: a float32 model on a GPU, see `complete`
-    :param half: precision of the products
-    """
+    """A float32 model on a GPU for encoding and the steps of a search; ``half`` is the precision of its products."""
 
     summarise = staticmethod(summarise)
 

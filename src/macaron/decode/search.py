@@ -18,8 +18,7 @@ from macaron.models.translation import DecoderNetwork, TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
-#: Is told the indices of sentences that have just been finished, and a function that gives their hypotheses, in any
-#: thread.
+#: Is told the indices of finished sentences, and a function that gives their hypotheses, in any thread.
 Finished = Callable[[Sequence[int], Callable[[], list[list[Hypothesis]]]], None]
 #: Steps between checks for finished sentences, and whether a check is answered at the next one: the GPU never waits.
 #: The fraction of the batch that finished sentences must reach to be removed: removal copies the rest and, on a GPU,
@@ -236,8 +235,7 @@ def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
             raise MacaronError(f"source {number} has no tokens; an empty sentence has at least its end")
         if min(source) < 0 or max(source) >= model.config.vocab_size:
             raise MacaronError(
-                f"source {number} has token {max(source)}, but the vocabulary has {model.config.vocab_size} tokens: "
-                "use the tokenizer that belongs to the model"
+                f"source {number} has token {max(source)}, beyond the vocabulary: take the model's own tokenizer"
             )
 
 

@@ -75,11 +75,9 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation.
+    """One translation: its score is log-probability / length^penalty, its tokens are ids with the end.
 
-    :param score: log-probability / length^penalty
-    :param tokens: ids, the end included
-    :param token_scores: their log-probabilities
+    :param token_scores: log-probabilities
     :param notes: what was cut or kept, see `macaron.decode.degenerate`
     """
 

@@ -116,9 +116,7 @@ class FittedText:
 
 
 def text_pieces(text: str, lang: str = "en", state: State = "raw") -> list[Piece]:
-    """The sentences of a text and what is between them.
-
-    Together the pieces are the text, but for white space inside sentences.
+    """The sentences of a text and what is between them: together the text, but for white space inside sentences.
 
     :param state: ``moses`` for text that is tokenised already
     """
@@ -216,9 +214,7 @@ def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     """Cut a sentence into parts that fit, each at the best kind of boundary, as near to the middle as possible.
 
     A word that does not fit is kept, untranslated: it is no word of a language. Scripts without spaces are cut
-    anywhere.
-
-    :param text: without white space at its ends
+    anywhere. The text has no white space at its ends.
     """
     if fits(text) or len(text) < 2:
         return [Piece(text)]
@@ -253,10 +249,7 @@ def fit_texts(
     long_lines: LongLines,
     first_line: int = 1,
 ) -> list[FittedText]:
-    """Encode the sentences of texts, and cut those of more than ``longest`` tokens.
-
-    :param encode: sentences to token ids, each with its end
-    """
+    """Encode the sentences of texts (ids, each with its end), and cut those of more than ``longest`` tokens."""
     encoded = iter(encode([piece.text for text in texts for piece in text if not piece.kept]))
     fitted = [FittedText([], [], []) for _ in texts]
     for index, (text, made) in enumerate(zip(texts, fitted, strict=True)):
@@ -268,11 +261,8 @@ def fit_texts(
                 made.pieces.append(piece)
                 made.sources.append(ids)
             elif long_lines == "refuse":
-                raise LineRefused(
-                    f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}: "
-                    "shorten it or split such sentences (--long-lines split)",
-                    index,
-                )
+                said = f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}"
+                raise LineRefused(f"{said}: shorten it or split such sentences (--long-lines split)", index)
             else:
                 cut = parts_that_fit if long_lines == "split" else longest_start
                 parts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
@@ -333,10 +323,7 @@ def spaced_texts(pieces: Sequence[Piece], given: Iterator[str], lang: str) -> li
 
 
 def sentence_at(text: str, before: int, lang: str) -> str:
-    """The sentence of a text that the cursor is in or behind.
-
-    :param before: the number of characters before the cursor, without white space, which forms and sentences change
-    """
+    """The sentence of a text that the cursor is in or behind, after so many characters but white space."""
     seen, found = 0, ""
     for piece in text_pieces(text, lang):
         if not piece.kept and (not found or seen < before):

@@ -78,21 +78,20 @@ class Translator:
         if isinstance(model, TranslationModel):
             if tokenizer is None:
                 raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
-            verify(tokenizer, model.config)
+            network = model
+            verify(tokenizer, network.config)
         else:
-            model, tokenizer = load_folder(model, where)
+            network, tokenizer = load_folder(model, where)
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
-        saved = model.embedding.tokens.weight.dtype
+        saved = network.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
         self.half = precision if products_only else None
-        self.model: TranslationModel = model.to(where, None if products_only else precision)
-        fast = int8 or (
-            self.folder and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32
-        )
+        self.model: TranslationModel = network.to(where, None if products_only else precision)
+        fast = int8 or (self.folder and where.type == "cpu" and (precision or saved) == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else with_kernels(self.model, self.half)
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
-        self.settings = _folder_settings(model)
+        self.settings = _folder_settings(network)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
 
     @overload
@@ -145,8 +144,7 @@ class Translator:
         :param sampling: draw ``nbest`` samples instead of searching
         :param batch_tokens: source tokens in a batch, padding included
         :param long_lines: for sentences of more than ``max_source_length`` tokens: ``split`` translates their parts
-            and joins the translations, ``truncate`` cuts, ``refuse`` is an error
-            (`LineRefused`)
+            and joins the translations, ``truncate`` cuts, ``refuse`` is an error (`LineRefused`)
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens; the translations are then, too
@@ -268,23 +266,18 @@ class Translator:
         except NotFinite:
             raise not_finite(self.folder) from None
         except torch.OutOfMemoryError as error:
-            raise MacaronError(
-                f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
-                f"or batch_tokens (--batch-tokens) below {batch_tokens}"
-            ) from error
+            most = f"a smaller beam, or batch_tokens (--batch-tokens) below {batch_tokens}"
+            raise MacaronError(f"a batch of {len(batch)} sentences needs too much memory: take {most}") from error
         return joined
 
 
 def _list_of_lines(lines: Any) -> list[str]:
-    """The lines as a list; other input is refused with an example."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         raise MacaronError(f"give a list of lines: ['Guten Morgen!'], not {lines!r:.60}")
     found = list(lines)
     for index, line in enumerate(found):
         if not isinstance(line, str):
-            raise MacaronError(
-                f"give a list of strings: ['Guten Morgen!']; item {index} is {line!r:.60} ({type(line).__name__})"
-            )
+            raise MacaronError(f"give a list of strings: ['Guten Morgen!']; item {index} is {line!r:.60}")
     return found
 
 

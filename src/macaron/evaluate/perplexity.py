@@ -10,10 +10,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from macaron.data.prepared import PreparedText, Split
 from macaron.data.settings import HEADING
-from macaron.decode.generator import load_language_model
+from macaron.decode.forced import load_folder
 from macaron.decode.search import batches
 from macaron.errors import MacaronError
 from macaron.files import read_lines
+from macaron.models.translation import LanguageModel
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.text.fingerprint import of_ids
 from macaron.text.pipeline import State
@@ -50,7 +51,7 @@ def evaluate_language_model(
 
     :param source: a paragraph a line; blank lines, or with ``headings`` WikiText's headings, begin documents
     """
-    model, tokenizer = load_language_model(path, device, dtype)
+    model, tokenizer = load_folder(path, device, dtype, LanguageModel)
     longest = model.config.max_position_embeddings
     if source is not None:
         documents = list(text_documents(source, tokenizer, headings))

@@ -49,10 +49,6 @@ class HFTranslationConfig(HFModelConfig):
     attribute_map: ClassVar[dict[str, str]] = {"num_hidden_layers": "encoder_layers"}
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
-    def decoder_scheme_value(self) -> Any:
-        """The decoder's scheme: given, or the encoder's lifted."""
-        return self.core.decoder_scheme_value()
-
 
 class HFEncoderConfig(HFModelConfig):
     """`macaron.models.EncoderConfig` for transformers."""

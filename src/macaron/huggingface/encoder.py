@@ -38,7 +38,7 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
 class PreTrainingOutput(ModelOutput):
     """Loss and logits of both objectives; names as in transformers' BERT.
 
-    BERT's own class cannot be imported here: this module is also imported by its import (see registration.py).
+    BERT's own class cannot be imported here: this module is also imported by its import (see `macaron.huggingface`).
     """
 
     loss: Tensor | None = None

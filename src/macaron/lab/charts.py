@@ -17,14 +17,10 @@ from macaron.lab.page import escape, html_table, script_json
 
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
-#: The maximum number of points of a series; more cannot be seen.
-DRAWN = 500
-#: A series of at most this many points shows each as a dot.
-DOTTED = 30
+#: Points of a series that are drawn at most, of a series that shows each as a dot, rows of the table below a chart.
+DRAWN, DOTTED, ROWS = 500, 30, 30
 #: A logarithmic axis marks every x value if there are at most this many.
 DOUBLINGS = 8
-#: The maximum number of rows in the table below a chart.
-ROWS = 30
 SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 Point = tuple[float, float]
@@ -134,7 +130,7 @@ def line_chart(
         points = thin([point for point in each.points if drawable(*point)], DRAWN)
         band = [edge for edge in each.band if drawable(*edge)]
         colour = (i if each.colour is None else each.colour) % COLOURS
-        lines.append(replace(each, points=points, band=band, colour=colour))
+        lines += [replace(each, points=points, band=band, colour=colour)] if points else []
     xs = sorted({x for line in lines for x, _ in line.points})
     if not xs:
         caption = f"<figcaption>{escape(title)}</figcaption>"
@@ -219,8 +215,7 @@ def _legend(lines: Sequence[Series]) -> str:
     entries = []
     for line in lines:
         style = f'class="swatch{" dashed" if line.dashed else ""}" style="--colour:var(--series-{line.colour})"'
-        value = number(line.points[-1][1]) if line.points else "–"
-        entries.append(f"<li><span {style}></span>{escape(line.name)} <b>{value}</b></li>")
+        entries.append(f"<li><span {style}></span>{escape(line.name)} <b>{number(line.points[-1][1])}</b></li>")
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
@@ -228,9 +223,6 @@ def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, 
     up, across = (" (logarithmic)" if log else "" for log in (log_y, log_x))
     parts = [f"{y_label}{up} against {x_label}{across}."]
     for line in lines:
-        if not line.points:
-            parts.append(f"{line.name}: no values.")
-            continue
         lowest, highest = (extreme(line.points, key=lambda point: point[1]) for extreme in (min, max))
         marks = (("", line.points[0]), ("", line.points[-1]), ("lowest ", lowest), ("highest ", highest))
         parts.append(f"{line.name}: {', '.join(f'{said}{number(y)} at {number(x)}' for said, (x, y) in marks)}.")
@@ -254,10 +246,7 @@ def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
 
 
 def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> str:
-    """Values with their intervals on a common axis, which need not begin at zero.
-
-    The names and numbers are text of the page; the drawing repeats them and is hidden from screen readers.
-    """
+    """Values with intervals on a common axis. Names and numbers are text; screen readers do not see the drawing."""
     places = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*places, 0.0] if zero else places)
     ticks = along.ticks()

@@ -26,10 +26,7 @@ _WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf"
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found, and what to do about it.
-
-    :param state: ``warn``: slower or poorer than it could be; ``fail``: it does not work
-    """
+    """What was found, and the remedy; ``warn``: slower or poorer than it could be, ``fail``: it does not work."""
 
     state: Literal["ok", "warn", "fail"]
     text: str

@@ -1,8 +1,9 @@
 """The pages of ``macaron ode``: errors against the step; particles under schemes, with a slider for the steps."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +11,10 @@ from macaron.lab.charts import Series, line_chart, number
 from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section, write_page
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
-from macaron.ode.trajectories import AS_LAYERS, DURATION, EXACT, Trajectory, TrajectoryComparison, compare
+from macaron.ode.trajectories import AS_LAYERS, DURATION, EXACT, STEPS, SchemeTrajectories, Trajectory, compare
 from macaron.ode.word_series import Array
 
-# Transformer and Macaron, both as networks compute them (Euler) and as the theorem has them (exact sub-flows); then
-# schemes up to fourth order with exact sub-flows.
+# Both as networks compute them (Euler) and as the theorem has them (exact); then schemes up to fourth order.
 ORDER_SELECTION = (
     *("lie-fg:euler", "strang-gfg:euler"),
     *("lie-fg", "strang-gfg", "best22-fgfg", "ruth3-fg", "yoshida4-gfg", "blanes-moan4-g"),
@@ -57,52 +57,44 @@ def write_order_page(path: Path, selection: Sequence[str] = ORDER_SELECTION) -> 
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
-    """Write the page, which shows one group of trajectories at a time.
-
-    Without a selection there are two: Lie and Strang, with the Euler sub-steps of layers and with exact ones.
-    """
+    """Write the page, with one group of trajectories at a time; by default Lie and Strang, as in layers and exact."""
     chosen = {"": selection} if selection else {"Euler, as in layers": AS_LAYERS, "exact, as in the theorem": EXACT}
-    groups = {name: compare(schemes, seed) for name, schemes in chosen.items()}
-    first, several = next(iter(groups.values())), len(groups) > 1
-    names = "Lie and Strang" if several else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
+    found = {name: compare(schemes, seed) for name, schemes in chosen.items()}
+    (exact, first), several = next(iter(found.values())), len(found) > 1
+    names = "Lie and Strang" if several else " and ".join(dict.fromkeys(each.scheme.name for each in first))
     caveats = [note("trajectories", "euler")] if several else []
-    caveats.append(note("trajectories", "system", seed=first.seed, time=DURATION))
-    paths, height = _drawing(groups)
+    caveats.append(note("trajectories", "system", seed=seed, time=DURATION))
+    paths, height = _drawing(exact, [each for _, schemes in found.values() for each in schemes])
+    groups, lines = [], []
+    for name, (_, schemes) in found.items():
+        groups.append({"name": name, "schemes": [[_data(one, paths) for one in each.trajectories] for each in schemes]})
+        for i, each in enumerate(schemes):
+            points = [(float(one.steps), one.error) for one in each.trajectories]
+            label = scheme_label(each.scheme.name, each.method)
+            lines.append(Series(label, points, COLOURS[i % len(COLOURS)], dashed=each.method != "exact"))
+    title, y_label = "Error at the end against the number of steps", "distance from the exact end"
+    chart = line_chart(lines, title=title, x_label="steps", y_label=y_label, log_x=True, log_y=True)
     body = [
-        section("Paths", _stage(groups, paths, height, steps), id="paths"),
-        section("Errors", _error_chart(groups), id="errors"),
+        section("Paths", _stage(first, groups, paths(exact), height, steps), id="paths"),
+        section("Errors", chart, id="errors"),
         section("What this shows, and what it does not", *caveats, id="caveats"),
     ]
-    data = {
-        "steps": [one.steps for one in first.schemes[0].trajectories],
-        "start": steps,
-        "groups": [
-            {
-                "name": name,
-                "schemes": [
-                    {"trajectories": [_data(one, paths) for one in each.trajectories]} for each in found.schemes
-                ],
-            }
-            for name, found in groups.items()
-        ],
-    }
     page = render_page(
         f"{names} on five particles",
         "\n".join(body),
         lead=note("trajectories", "lead") if several else "",
         styles=["trajectories.css"],
         scripts=["trajectories.js"],
-        data={"trajectories": data},
+        data={"trajectories": {"steps": STEPS, "start": steps, "groups": groups}},
     )
     write_page(path, page)
 
 
-def _drawing(groups: Mapping[str, TrajectoryComparison]) -> tuple[Paths, int]:
+def _drawing(exact: Array, schemes: Sequence[SchemeTrajectories]) -> tuple[Paths, int]:
     """The map from the particles' plane to the units of the drawing, and its height."""
-    found = list(groups.values())
     # Trajectories with fewer than four steps may go far and leave the frame.
-    drawn = [one.nodes for each in found for scheme in each.schemes for one in scheme.trajectories if one.steps >= 4]
-    points = np.concatenate([states.reshape(-1, 2) for states in (found[0].exact, *drawn)])
+    drawn = [one.nodes for each in schemes for one in each.trajectories if one.steps >= 4]
+    points = np.concatenate([states.reshape(-1, 2) for states in (exact, *drawn)])
     (left, bottom), (right, top) = points.min(0), points.max(0)
     scale = (_WIDTH - 2 * _MARGIN) / (right - left)
 
@@ -114,42 +106,47 @@ def _drawing(groups: Mapping[str, TrajectoryComparison]) -> tuple[Paths, int]:
     return paths, round(float(top - bottom) * scale + 2 * _MARGIN)
 
 
-def _data(one: Trajectory, paths: Paths) -> dict[str, object]:
+def _data(one: Trajectory, paths: Paths) -> dict[str, Any]:
     moves = [[operator, paths(states)] for operator, states in one.moves]
     return {"nodes": paths(one.nodes), "moves": moves, "error": number(one.error), "ratio": f"{one.ratio:.2f}"}
 
 
-def _stage(groups: Mapping[str, TrajectoryComparison], paths: Paths, height: int, steps: int) -> str:
+def _stage(
+    schemes: Sequence[SchemeTrajectories],
+    groups: list[dict[str, Any]],
+    exact: list[list[float]],
+    height: int,
+    steps: int,
+) -> str:
     """The drawing for ``steps``, which is also what a reader without scripts sees; the controls; the errors."""
-    found = next(iter(groups.values()))
+    index, several = STEPS.index(steps), len(groups) > 1
     layers, entries, options, rows = "", "", "", []
-    for i, each in enumerate(found.schemes):
-        one = each.of(steps)
+    for i, (each, drawn) in enumerate(zip(schemes, groups[0]["schemes"], strict=True)):
+        one = drawn[index]
         colour = f'style="--colour:var(--series-{COLOURS[i % len(COLOURS)]})"'
-        lines = "".join(map(_line, paths(one.nodes)))
+        lines = "".join(map(_line, one["nodes"]))
         # Dots are lines of zero length with round ends: their size does not scale with the drawing.
         dots = re.sub("[ML]([^ML]*)", r"M\1h0", lines)
         layers += f'<g class="trajectory" {colour}><path class="line" d="{lines}"/><path class="nodes" d="{dots}"/></g>'
-        label = scheme_label(each.scheme.name, "" if len(groups) > 1 else each.method)
+        label = scheme_label(each.scheme.name, "" if several else each.method)
         name = Raw(f'<span class="swatch" {colour}></span>{escape(label)}')
         entries += f"<li>{name}</li>"
         options += f'<option value="{i}">{escape(each.scheme.name)}</option>'
-        error, ratio = f'<span class="error">{number(one.error)}</span>', f'<span class="ratio">{one.ratio:.2f}</span>'
-        rows.append((name, Raw(error), Raw(f"÷ {ratio}")))
-    counts = [one.steps for one in found.schemes[0].trajectories]
+        values = (f'<span class="error">{one["error"]}</span>', f'÷ <span class="ratio">{one["ratio"]}</span>')
+        rows.append((name, *map(Raw, values)))
     headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
     return asset("trajectories.html").format(
         width=_WIDTH,
         height=height,
-        particles=found.exact.shape[1],
-        exact="".join(f'<path d="{_line(path)}"/>' for path in paths(found.exact)),
+        particles=len(exact),
+        exact="".join(f'<path d="{_line(path)}"/>' for path in exact),
         layers=layers,
         entries=entries,
         steps=steps,
-        last=len(counts) - 1,
-        index=counts.index(steps),
-        hidden="" if len(groups) > 1 else " hidden",
-        choices="".join(f'<option value="{i}">{escape(name)}</option>' for i, name in enumerate(groups)),
+        last=len(STEPS) - 1,
+        index=index,
+        hidden="" if several else " hidden",
+        choices="".join(f'<option value="{i}">{escape(group["name"])}</option>' for i, group in enumerate(groups)),
         options=options,
         table=html_table(headers, rows, caption=caption, numeric=[1, 2]),
     )
@@ -157,14 +154,3 @@ def _stage(groups: Mapping[str, TrajectoryComparison], paths: Paths, height: int
 
 def _line(path: Sequence[float]) -> str:
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in zip(path[::2], path[1::2], strict=True))
-
-
-def _error_chart(groups: Mapping[str, TrajectoryComparison]) -> str:
-    series = []
-    for found in groups.values():
-        for i, each in enumerate(found.schemes):
-            points = [(float(one.steps), one.error) for one in each.trajectories]
-            label, colour = scheme_label(each.scheme.name, each.method), COLOURS[i % len(COLOURS)]
-            series.append(Series(label, points, colour, dashed=each.method != "exact"))
-    title, y_label = "Error at the end against the number of steps", "distance from the exact end"
-    return line_chart(series, title=title, x_label="steps", y_label=y_label, log_x=True, log_y=True)

@@ -5,15 +5,11 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
-from macaron.data.prepared import PreparedData, PreparedText
+from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.page import asset, check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.run_folder import RunFolder, is_number
-from macaron.text.vocabulary import MASK
 
 #: The first of these losses that a run has is shown at the top.
 _LOSSES = {"valid_nll": "validation nll", "valid_mlm": "validation, masked words", "valid_loss": "validation loss"}
@@ -24,10 +20,6 @@ SAMPLES = 6
 _SHORT, _LONG = 6, 40
 #: Characters of a sentence that are shown: a model in early training may not end its sentences.
 _LONGEST = 400
-_GUESSES = 3
-
-#: A sentence around its masked word (before it, the word, after it), and the most probable words with probabilities.
-Filled = tuple[str, str, str, list[tuple[str, float]]]
 
 
 def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
@@ -36,7 +28,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     check_page_path(path)
     found = RunFolder(run)
     parts = [_cards(found), *_curves(found), section("Scores", *_scores(found))]
-    if samples and found.kind != "language-model":
+    if samples and found.kind == "translation":
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
     recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
@@ -126,10 +118,7 @@ def _curves(run: RunFolder) -> list[str]:
 def _chart(
     run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: str = "logarithmic", x: str = "update"
 ) -> str:
-    """A chart of metrics with their legends, or nothing if there are no values.
-
-    :param scale: ``logarithmic`` if the values need it, ``linear`` or ``from zero``
-    """
+    """A chart of metrics, or nothing without values; ``scale`` is linear, from zero, or logarithmic where it helps."""
     found = [(text, run.values(name, x)) for name, text in lines.items()]
     series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
     # With no label smoothing the objective is the likelihood: one chart is enough.
@@ -155,16 +144,10 @@ def _scores(run: RunFolder) -> list[str]:
         parts += [html_table(headers, table, caption=caption, numeric=[1, 2]), f'<p class="note">{definitions}.</p>']
     if candidates := run.summary.get("candidates"):
         chosen, scores = run.summary.get("final_model"), run.summary.get("candidate_scores", {})
-        rows = [
-            (
-                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
-                "–" if loss is None else f"{loss:.4f}",
-                f"{scores[name]:.2f}" if name in scores else "–",
-            )
-            for name, loss in candidates.items()
-        ]
+        values = {name: (loss, scores.get(name)) for name, loss in candidates.items()}
+        rows = [(name, *("–" if each is None else number(each) for each in both)) for name, both in values.items()]
         metric = run.settings.get("train", {}).get("best_metric", "loss")
-        caption = f"Candidates for the final model; the one with the best {metric} in validation is chosen"
+        caption = f"Candidates for the final model: {chosen}, with the best {metric} in validation"
         parts.append(html_table(["weights", "loss", "score"], rows, caption=caption, numeric=[1, 2]))
     if parts and (run.evaluations or run.kind != "translation" or not run.model_folder):
         return parts
@@ -185,58 +168,29 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
         return [f'<p class="empty">The data were not found ({escape(told)}): give their folder with --data DIR.</p>']
     try:
-        if run.kind == "translation":
-            note = "Validation sentences, evenly spaced; none was chosen by its result."
-            shown = [_translated(run, *each) for each in translations(run.path, folder)]
-        else:
-            note = "Validation sentences with one word masked, and the model's predictions."
-            shown = [_filled(*each) for each in filled_masks(run.path, folder)]
+        shown = [_translated(run, *each) for each in translations(run.path, folder)]
     except MacaronError as error:
         # The rest of the page is useful without samples.
         return [f'<p class="status">No samples: {escape(error)}</p>']
+    note = "Validation sentences, evenly spaced; none was chosen by its result."
     note += "" if run.has_model else f" There is no final model yet: this is {run.model_folder.name}."
     return [f'<p class="note">{escape(note)}</p>', f'<ol class="samples">{"".join(shown)}</ol>']
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
-    """Validation sentences, spread evenly over the split: source, translation by a run's model, reference."""
+    """Validation sentences of readable length, evenly spaced: source, translation by a run's model, reference."""
     from macaron.decode import Translator
 
     prepared = PreparedData.open(data)
     sources, references = (prepared.text("valid", language) for language in prepared.languages)
-    chosen = _chosen(prepared.pairs("valid").source.lengths(), count)
+    lengths = prepared.pairs("valid").source.lengths()
+    indices = [i for i, length in enumerate(lengths) if _SHORT <= length <= _LONG] or range(len(lengths))
+    count = min(count, len(indices))
+    chosen = [indices[i * len(indices) // count] for i in range(count)]
     state = prepared.text_state("valid")
     # Always on the CPU: the page is the same on every machine.
     outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state, one_per_line=True)
     return [(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
-
-
-def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
-    """Mask a word of each of some validation sentences, always the same ones, and let a run's model predict it."""
-    from macaron.tasks.mask_filler import MaskFiller
-
-    prepared = PreparedText.open(data)
-    sentences, filler = prepared.sentences("valid"), MaskFiller(run, "cpu")
-    mask, found = filler.tokenizer.special_names[MASK], []
-    chosen = [sentences[index].tolist() for index in _chosen(sentences.lengths(), count)]
-    for number_, text in enumerate(prepared.tokenizer.decode_lines(chosen)):
-        words = text.split()
-        # A mask is one token: words of one token come first.
-        pieces = filler.tokenizer.encode_lines(words, add_special_tokens=False)
-        whole = [i for i, ids in enumerate(pieces) if len(ids) == 1] or range(len(words))
-        place = int(np.random.default_rng(number_).choice(whole))
-        before, after = " ".join([*words[:place], ""]), " ".join(["", *words[place + 1 :]])
-        [likely] = filler.fill([f"{before}{mask}{after}"], _GUESSES)
-        guesses = [(str(each["token_str"]).strip(), float(each["score"])) for each in likely]
-        found.append((before, words[place], after, guesses))
-    return found
-
-
-def _chosen(lengths: NDArray[np.int32], count: int) -> list[int]:
-    """Evenly spaced indices of sentences of a readable length, or of all if there are none."""
-    indices = [i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(lengths))
-    count = min(count, len(indices))
-    return [indices[i * len(indices) // count] for i in range(count)]
 
 
 def _translated(run: RunFolder, source: str, output: str, reference: str) -> str:
@@ -249,14 +203,6 @@ def _translated(run: RunFolder, source: str, output: str, reference: str) -> str
         f'<div class="made"><dt>model</dt><dd lang="{target_lang}">{shown[1]}{same}</dd></div>'
         f'<div><dt>reference</dt><dd lang="{target_lang}">{shown[2]}</dd></div></dl></li>'
     )
-
-
-def _filled(before: str, word: str, after: str, likely: list[tuple[str, float]]) -> str:
-    right = likely[0][0] == word
-    text = f'{escape(before)}<mark class="{"right" if right else "wrong"}">{escape(word)}</mark>{escape(after)}'
-    guesses = " · ".join(f"<b>{escape(guess or '(space)')}</b> {100 * chance:.0f} %" for guess, chance in likely)
-    tag = f'<span class="tag">{"right" if right else f"was: {escape(word)}"}</span>'
-    return f'<li><p>{text}</p><ul class="guesses"><li>{guesses} {tag}</li></ul></li>'
 
 
 def _environment(run: RunFolder) -> str:

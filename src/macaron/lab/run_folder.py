@@ -58,7 +58,6 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
-        """Read a folder, or explain why it is not that of a run."""
         if not path.is_dir():
             raise MacaronError(f"{path}: no such folder. Give the folder of a run, as macaron train --out made it.")
         self.path, self.name = path, name or path.resolve().name
@@ -104,11 +103,7 @@ class RunFolder:
 
     @cached_property
     def evaluations(self) -> list[Record]:
-        """Scores of its model, as `macaron.evaluate.stored` keeps them: the ``file``, the ``data``, the ``scores``.
-
-        Those of an earlier model of this run are passed over. Of two with the same data, search and definitions the
-        later one counts.
-        """
+        """Scores of its present model, as `macaron.evaluate.stored` keeps them; of two measured alike the later one."""
         files = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
         found: dict[str, Record] = {}
         for file in files:
@@ -124,8 +119,7 @@ class RunFolder:
         """The metrics for drawing: a line of the training log with few targets is merged with the next one.
 
         An epoch's last line averages the few batches that are left, and the line after it begins late: drawn as they
-        are, they look like spikes. Half the usual number of targets is enough. The last line is merged with the one
-        before it.
+        are, they look like spikes. Half the usual number of targets is enough.
         """
         lines = [record for record in self.metrics if is_number(record.get("targets"))]
         least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
@@ -154,11 +148,7 @@ class RunFolder:
             return None
 
     def _metrics(self) -> list[Record]:
-        """The records of metrics.jsonl.
-
-        The last line of a run in progress may be incomplete: it has no line end, and is no damage.
-        The log is ASCII.
-        """
+        """The records of metrics.jsonl, in ASCII. The last line of a run in progress may be incomplete: no damage."""
         records: list[Record] = []
         damaged, path = 0, self.path / "metrics.jsonl"
         for line in filter(bytes.strip, path.read_bytes().splitlines(True) if path.is_file() else ()):
@@ -202,7 +192,6 @@ def check_same_task(runs: Sequence[RunFolder]) -> None:
 
 
 def _recipe(path: Path) -> Path:
-    """The recipe that a run has stored. A folder without one is refused."""
     if (path / "recipe.toml").is_file():
         return path / "recipe.toml"
     if (path / "run.json").is_file() or (path / "settings.json").is_file():

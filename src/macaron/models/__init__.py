@@ -16,10 +16,4 @@ if TYPE_CHECKING:
     from macaron.models.translation import LanguageModel as LanguageModel
     from macaron.models.translation import TranslationModel as TranslationModel
 
-__getattr__ = lazy(
-    __name__,
-    configuration=["EncoderConfig", "LanguageConfig", "TranslationConfig"],
-    encoder=["EncoderForMaskedLM", "EncoderForPreTraining", "EncoderForSequenceClassification", "EncoderModel"],
-    presets=["preset"],
-    translation=["LanguageModel", "TranslationModel"],
-)
+__getattr__ = lazy(__name__, __file__)

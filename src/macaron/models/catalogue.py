@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError, UsageError, require
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import find_folder, load_config, run_of, stored_type
@@ -46,9 +46,8 @@ class Catalogue:
         self.models: dict[str, ServedModel] = {}
         for model in map(_served, arguments):
             if (other := self.models.setdefault(model.name, model)) is not model:
-                raise UsageError(
-                    f"{model.folder} and {other.folder} are both {model.name}: serve one of them, or two servers"
-                )
+                both = f"{model.folder} and {other.folder} are both {model.name}"
+                raise UsageError(f"{both}: serve one of them, or two servers")
         self.pairs = {(model.source, model.target): model for model in self.models.values() if model.source}
         #: Codes of the languages that can be translated; and all codes, those first.
         self.sources = list(dict.fromkeys(source for source, _ in self.pairs))
@@ -116,8 +115,7 @@ def _served(argument: str) -> ServedModel:
         place = folder.resolve()
         name = (run_of(folder) or (place.parent if place.name == "model" else place)).name
         return ServedModel(name, folder, (own, "feature_extraction", "sentence_similarity"))
-    if kind != TranslationConfig.model_type:
-        raise MacaronError(f"{folder}: a model of type {kind!r} cannot be served")
+    require(kind == TranslationConfig.model_type, f"{folder}: a model of type {kind!r} cannot be served")
     stored = read_json(folder / "tokenizer_config.json", Record)
     pair = (given[1], given[2]) if given else (stored.get("source_lang"), stored.get("target_lang"))
     if not all(isinstance(code, str) and code for code in pair):

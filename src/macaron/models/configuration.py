@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, require
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
 from macaron.nn.interaction import Interaction
@@ -74,10 +74,8 @@ class ModelConfig(LayerSettings):
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
         scheme = self.encoder_scheme_value()
-        if "H" in scheme.operators:
-            raise MacaronError(
-                f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks: give it as decoder_scheme"
-            )
+        crosses = f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks"
+        require("H" not in scheme.operators, f"{crosses}: give it as decoder_scheme")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -158,8 +156,7 @@ class TranslationConfig(ModelConfig):
         needed = {"H": "cross-attention (H): it could not see the source"}
         needed["F"] = "self-attention (F): it could not see its own words"
         for operator, lacking in needed.items():
-            if operator not in scheme.operators:
-                raise MacaronError(f"decoder_scheme {scheme.name!r} has no {lacking}")
+            require(operator in scheme.operators, f"decoder_scheme {scheme.name!r} has no {lacking}")
         return scheme
 
 

@@ -93,11 +93,6 @@ class EncoderForSequenceClassification(HeadedEncoder):
         if self.embedding.output_bias is not None:
             self.embedding.output_bias.requires_grad_(False)  # of the masked-word head, not used here
 
-    @property
-    def stack(self) -> Stack:
-        """The layers."""
-        return self.model.encoder
-
     def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
         """The state (B, D) of the first token of each text (B, T)."""
         return self.pooled(self.model.encode(ids, real, segments))

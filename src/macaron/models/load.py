@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from macaron.errors import MacaronError, naming, resume_command
+from macaron.errors import MacaronError, first_line, naming, require, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import GenerationSettings
@@ -54,16 +54,12 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
         if found.name != "model" and found != folder:
             update = int(found.name.partition("-")[2])
             which = "the best so far" if found.name.startswith("best-") else "the last"
-            print(
-                f"{folder} has no final model yet: using its checkpoint of update {update:,} ({which}). To finish "
-                f"the run: {resume_command(folder)}",
-                file=sys.stderr,
-            )
+            using = f"using its checkpoint of update {update:,} ({which})"
+            finish = f"To finish the run: {resume_command(folder)}"
+            print(f"{folder} has no final model yet: {using}. {finish}", file=sys.stderr)
         folder = found
-    if not folder.exists():
-        raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
-    if not folder.is_dir():
-        raise MacaronError(f"{folder} is a file; give its folder")
+    require(folder.exists(), f"{folder}: no such folder. Give a model folder, such as RUN/model.")
+    require(folder.is_dir(), f"{folder} is a file; give its folder")
     begin(folder, USED_FILES)
     found_type = stored_type(folder)
     if found_type not in [f"macaron-{kind}" for kind in kinds or _WRONG]:
@@ -71,11 +67,9 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
         raise MacaronError(f"{folder}: a model of type {found_type!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
-    if not (folder / "tokenizer.json").is_file():
-        raise MacaronError(
-            f"{folder}: the tokenizer is missing (tokenizer.json and tokenizer_config.json). It is saved with the "
-            "weights: copy the folder again."
-        )
+    lacks = f"{folder}: the tokenizer is missing (tokenizer.json and tokenizer_config.json)"
+    whole = (folder / "tokenizer.json").is_file()
+    require(whole, f"{lacks}. It is saved with the weights: copy the folder again.")
     return folder
 
 
@@ -107,18 +101,15 @@ def run_of(folder: Path) -> Path | None:
 
 def stored_type(folder: Path) -> Any:
     """The type of model that a folder's config.json names."""
-    if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _CONFIG).is_file():
-        raise MacaronError(
-            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. Use the "
-            "version that wrote it."
-        )
-    if (folder / "recipe.toml").is_file() and not (folder / _CONFIG).is_file():
-        raise MacaronError(f"{folder}: no model and no checkpoint yet. Continue the run: {resume_command(folder)}")
     if not (folder / _CONFIG).is_file():
-        raise MacaronError(
-            f"{folder}: not a model folder, it has no config.json. `macaron train` writes one as RUN/model; "
-            "`macaron convert` makes one from a foreign checkpoint."
-        )
+        what = "not a model folder, it has no config.json. `macaron train` writes one as RUN/model; `macaron convert` "
+        what += "makes one from a foreign checkpoint."
+        if (folder / CHECKPOINT_WEIGHTS).is_file():
+            what = "this checkpoint of an earlier version lacks config.json and the tokenizer. Use the version that "
+            what += "wrote it."
+        elif (folder / "recipe.toml").is_file():
+            what = f"no model and no checkpoint yet. Continue the run: {resume_command(folder)}"
+        raise MacaronError(f"{folder}: {what}")
     return read_json(folder / _CONFIG, Record, _REMEDY).get("model_type")
 
 
@@ -149,52 +140,45 @@ def load_model(
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     """
     with checked(folder, USED_FILES):
-        return _load_model(folder, model_class, dtype, heads, device, changes)
+        import torch
 
-
-def _load_model(
-    folder: Path, model_class: Any, dtype: torch.dtype | None, heads: Sequence[str], device: Any, changes: Any
-) -> tuple[Any, list[str]]:
-    import torch
-
-    config = load_config(folder, model_class.config_class, **changes)
-    with naming(folder / _CONFIG), torch.device("meta"):  # nothing is allocated or drawn
-        model = model_class(config)
-    if hasattr(model, "generation_config") and (folder / _GENERATION).exists():
-        said = read_json(folder / _GENERATION, Record, _REMEDY)
-        with naming(folder / _GENERATION):
-            model.generation_config = GenerationSettings.from_dict(said)
-    stored = read_weights(folder)
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
-        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
-    kept = {name: tensor for name, tensor in stored.items() if name in shapes}
-    other_shape = {name for name, each in kept.items() if each.shape != shapes[name] or not each.is_floating_point()}
-    lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
-    missing = [name for name in lacking if not name.startswith(tuple(heads))]
-    unknown = sorted(name for name in stored.keys() - shapes.keys() if not name.startswith(tuple(heads)))
-    if unknown and unknown[0].startswith("classifier."):
-        raise MacaronError(f"{folder}: a classifier, for macaron predict. Give the model that it was fine-tuned from.")
-    if missing or unknown:
-        what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
-        if missing and missing[0] in other_shape:
-            what = f"have {missing[0]!r} in another shape or type"
-        raise MacaronError(
-            f"{folder}: the weights {what}. They do not belong to this config.json: copy the folder again."
-        )
-    for name in lacking:
-        leaf: Any = model.get_submodule(name.rpartition(".")[0]).to_empty(device="cpu")
-        leaf.reset_parameters()
-    saved_in = next((tensor.dtype for tensor in stored.values() if tensor.is_floating_point()), torch.float32)
-    # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-    kind = dtype or saved_in
-    weights = {name: each.to(device, kind, copy=True) for name, each in kept.items() if name not in lacking}
-    for name, tensor in weights.items():
-        # A sum is quicker; where it overflows, the values themselves decide.
-        if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
-            raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
-    model.load_state_dict(weights, strict=False, assign=True)
-    return model.to(kind).eval(), lacking
+        config = load_config(folder, model_class.config_class, **changes)
+        with naming(folder / _CONFIG), torch.device("meta"):  # nothing is allocated or drawn
+            model = model_class(config)
+        if hasattr(model, "generation_config") and (folder / _GENERATION).exists():
+            said = read_json(folder / _GENERATION, Record, _REMEDY)
+            with naming(folder / _GENERATION):
+                model.generation_config = GenerationSettings.from_dict(said)
+        stored = read_weights(folder)
+        expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+        if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
+            stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
+        kept = {n: each for n, each in stored.items() if each.shape == expected.get(n) and each.is_floating_point()}
+        lacking = sorted(expected.keys() - kept.keys())
+        missing = [name for name in lacking if not name.startswith(tuple(heads))]
+        unknown = sorted(name for name in stored.keys() - expected.keys() if not name.startswith(tuple(heads)))
+        if unknown and unknown[0].startswith("classifier."):
+            what = "a classifier, for macaron predict. Give the model that it was fine-tuned from."
+            raise MacaronError(f"{folder}: {what}")
+        if missing or unknown:
+            what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
+            if missing and missing[0] in stored:
+                what = f"have {missing[0]!r} in another shape or type"
+            raise MacaronError(
+                f"{folder}: the weights {what}. They do not belong to this config.json: copy the folder again."
+            )
+        for name in lacking:
+            leaf: Any = model.get_submodule(name.rpartition(".")[0]).to_empty(device="cpu")
+            leaf.reset_parameters()
+        kind = dtype or next((each.dtype for each in stored.values() if each.is_floating_point()), torch.float32)
+        # Copies: the file is only mapped into memory, and may be replaced while the model lives.
+        weights = {name: each.to(device, kind, copy=True) for name, each in kept.items()}
+        for name, tensor in weights.items():
+            # A sum is quicker; where it overflows, the values themselves decide.
+            if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
+                raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
+        model.load_state_dict(weights, strict=False, assign=True)
+        return model.to(kind).eval(), lacking
 
 
 def save_model(
@@ -254,11 +238,6 @@ def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = Non
     write_json(folder / _CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
 
 
-def first_line(error: Exception) -> str:
-    """What an error of a library says, in short."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-
-
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
     from safetensors.torch import load_file
@@ -271,9 +250,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     try:
         found = {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
     except Exception as error:  # safetensors raises nearly anything for a damaged file
-        raise MacaronError(
-            f"{folder}: the weights cannot be read; the file is damaged or does not fit config.json. {_REMEDY} "
-            f"({first_line(error)})"
-        ) from error
+        what = "the weights cannot be read; the file is damaged or does not fit config.json"
+        raise MacaronError(f"{folder}: {what}. {_REMEDY} ({first_line(error)})") from error
     prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
     return {name.removeprefix(prefix): tensor for name, tensor in found.items()}

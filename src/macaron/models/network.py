@@ -37,11 +37,8 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def _draw_weights(self) -> None:
-        """Reset all weights except those of nested networks.
-
-        Building has drawn them already; the second draw gives a seed the same weights as in earlier versions, where
-        transformers made it.
-        """
+        # Building has drawn them already; the second draw, but of nested networks, gives a seed the same weights as in
+        # earlier versions, where transformers made it.
         inside = {leaf for part in self.children() if isinstance(part, Network) for leaf in part.modules()}
         for leaf in self.modules() if self.device.type != "meta" else ():
             if leaf not in inside and hasattr(leaf, "reset_parameters"):

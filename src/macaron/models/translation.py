@@ -128,11 +128,6 @@ class LanguageForSequenceClassification(EncoderForSequenceClassification):
     encoder_class: ClassVar[Any] = LanguageModel
     model: Any
 
-    @property
-    def stack(self) -> Stack:
-        """The layers."""
-        return self.model.decoder
-
     def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
         """The state (B, D) of the last token of each text (B, T); padding is on the right."""
         states: Tensor = self.model.decode(ids)

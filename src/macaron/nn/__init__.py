@@ -23,13 +23,4 @@ if TYPE_CHECKING:
     from macaron.nn.stack import Stack as Stack
 
 # Widths and settings are needed without torch, by configurations.
-__getattr__ = lazy(
-    __name__,
-    attention=["Context", "CrossAttention", "KeyValueCache", "SelfAttention"],
-    budget=["LayerSettings", "layer_parameters", "layer_widths"],
-    compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
-    embedding=["Embedding", "sinusoids"],
-    layer=["SchemeLayer", "SubLayer", "build_layer"],
-    linear=["FeedForward"],
-    stack=["Stack"],
-)
+__getattr__ = lazy(__name__, __file__)

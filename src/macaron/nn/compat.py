@@ -33,8 +33,6 @@ class _TorchLayer(nn.Module):
     """Base of both layers: constructor, masks, batch dimension, torch's weights."""
 
     decoder = False
-    #: The sub-layers in the order of torch's norms.
-    order: tuple[str, ...] = ("F1", "G1")
 
     def __init__(
         self,
@@ -96,7 +94,8 @@ class _TorchLayer(nn.Module):
                     f"these are weights of torch's own layer (such as {start}in_proj_weight). A layer of scheme "
                     f'{self.scheme.name!r} has other sub-layers: make it with scheme="transformer"'
                 )
-            renamed = {f"norm{i}.": f"{name}.norm." for i, name in enumerate(self.order, 1)} | _TORCH_PARTS
+            order = ("F1", "H1", "G1") if self.decoder else ("F1", "G1")
+            renamed = {f"norm{i}.": f"{name}.norm." for i, name in enumerate(order, 1)} | _TORCH_PARTS
             for name in [name for name in state_dict if name.startswith(prefix)]:
                 own = name.removeprefix(prefix)
                 if own.startswith("multihead_attn.in_proj_"):  # queries come from another sequence than keys and values
@@ -160,7 +159,6 @@ class TransformerDecoderLayer(_TorchLayer):
     """``torch.nn.TransformerDecoderLayer`` for any scheme; a scheme without H is lifted (F becomes F H)."""
 
     decoder = True
-    order = ("F1", "H1", "G1")
 
     def forward(
         self,

@@ -9,12 +9,12 @@ from macaron.ode.catalogue import scheme as scheme
 from macaron.ode.catalogue import strang as strang
 from macaron.ode.catalogue import symmetric as symmetric
 from macaron.ode.catalogue import two_operator_names as two_operator_names
+from macaron.ode.flows import INTEGRATORS as INTEGRATORS
 from macaron.ode.flows import ButcherTableau as ButcherTableau
 from macaron.ode.flows import System as System
 from macaron.ode.flows import exact_step as exact_step
 from macaron.ode.flows import integrated_flow as integrated_flow
 from macaron.ode.flows import integrator as integrator
-from macaron.ode.flows import integrator_names as integrator_names
 from macaron.ode.flows import particle_system as particle_system
 from macaron.ode.flows import runge_kutta_step as runge_kutta_step
 from macaron.ode.flows import split_step as split_step

@@ -63,10 +63,7 @@ def steps_text(scheme: Scheme) -> str:
 
 
 def equations(scheme: Scheme, form: Velocity = PLAIN, layer: str = "euler") -> list[str]:
-    """The layer with Euler sub-steps, one equation per sub-step; γ is the step, t the time at its start.
-
-    :param form: of a velocity: each of these sub-steps is then a kick and a drift
-    """
+    """The layer with Euler sub-steps, or kicks and drifts of a velocity; γ is the step, t the time at its start."""
     notes = [] if layer == "euler" else [f"{layer}, whose field is the move x' - x of these"]
     if not form.plain:
         kick = f"v = {_sum([(form.beta, 'v'), (1.0, 'c γ O(x' + _term(form.mu, 'v') + ')')])}"

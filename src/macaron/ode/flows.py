@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from math import sqrt
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from macaron.errors import MacaronError, unknown
 from macaron.ode.scheme import Scheme
 from macaron.ode.word_series import Array
+from macaron.settings import build, load_toml
 
 Time: TypeAlias = float | Array
 #: The velocity of a state at a time.
@@ -47,20 +49,8 @@ class ButcherTableau:
         return len(self.b)
 
 
-_TABLEAUS = (
-    ButcherTableau("euler", (0.0,), ((),), (1.0,)),
-    ButcherTableau("midpoint", (0.0, 1 / 2), ((), (1 / 2,)), (0.0, 1.0), order=2),
-    ButcherTableau("heun", (0.0, 1.0), ((), (1.0,)), (1 / 2, 1 / 2), order=2),
-    ButcherTableau("rk3", (0.0, 1 / 2, 1.0), ((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 2 / 3, 1 / 6), order=3),
-    ButcherTableau(
-        "rk4",
-        (0.0, 1 / 2, 1 / 2, 1.0),
-        ((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)),
-        (1 / 6, 1 / 3, 1 / 3, 1 / 6),
-        order=4,
-    ),
-)
-INTEGRATORS = {tableau.name: tableau for tableau in _TABLEAUS}
+_TABLE, _ = load_toml(Path(__file__).with_name("integrators.toml"))
+INTEGRATORS = {name: build(ButcherTableau, {"name": name, **tableau}) for name, tableau in _TABLE.items()}
 
 
 def integrator(name: str | ButcherTableau) -> ButcherTableau:
@@ -70,11 +60,6 @@ def integrator(name: str | ButcherTableau) -> ButcherTableau:
     if name not in INTEGRATORS:
         raise unknown("integrator", str(name), INTEGRATORS)
     return INTEGRATORS[name]
-
-
-def integrator_names() -> tuple[str, ...]:
-    """The names that ``integrator`` knows."""
-    return tuple(INTEGRATORS)
 
 
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:

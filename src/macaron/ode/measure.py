@@ -14,12 +14,12 @@ from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
 from macaron.ode.flows import (
+    INTEGRATORS,
     ButcherTableau,
     System,
     exact_step,
     integrated_flow,
     integrator,
-    integrator_names,
     layer_step,
     particle_system,
 )
@@ -32,7 +32,7 @@ WINDOW = (1e-13, 1e-11)
 STEPS: Array = 2.0 ** -(np.arange(3 * 4, 46 * 4 + 1) / 4)
 SEEDS = tuple(range(7))
 # How sub-flows can be followed: exactly, or by each named integrator.
-METHODS = ("exact", *integrator_names())
+METHODS = ("exact", *INTEGRATORS)
 
 
 class OrderMeter:
@@ -44,10 +44,7 @@ class OrderMeter:
         self._references: dict[frozenset[str], Array] = {}
 
     def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
-        """The error of one step for each step size and system, shape (steps, systems).
-
-        :param layer: the integrator of the whole step, see `macaron.ode.flows.layer_step`
-        """
+        """The error of one step, (steps, systems); ``layer`` integrates the whole step, see `flows.layer_step`."""
         system, operators = self.system, frozenset(scheme.operators)
         if missing := operators - set(system.fields):
             have = ", ".join(system.fields)
@@ -69,10 +66,7 @@ class OrderMeter:
 
 
 def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> float:
-    """The slope of log error over log step where error / step is in the window, the median over systems.
-
-    :param errors: (steps, systems). A system with fewer than three such steps is left out
-    """
+    """The slope of log error, (steps, systems), over log step in the window: the median over systems."""
     low, high = window
     slopes = []
     for column in errors.T:
@@ -80,9 +74,9 @@ def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> 
         if inside.sum() >= 3:
             slopes.append(np.polyfit(np.log(steps[inside]), np.log(column[inside]), 1)[0])
     if 2 * len(slopes) <= errors.shape[1]:
+        lost = errors.shape[1] - len(slopes)
         raise MacaronError(
-            f"the order cannot be measured: on {errors.shape[1] - len(slopes)} of {errors.shape[1]} systems "
-            f"fewer than three steps have an error / step between {low:g} and {high:g}"
+            f"the order cannot be measured: {lost} systems have too few steps with an error / step in {window}"
         )
     return float(np.median(slopes))
 

@@ -118,10 +118,7 @@ class Scheme:
     def adjoint(self) -> "Scheme":
         """The scheme that undoes this one when run backwards in time: the sub-steps in reverse order."""
         if not self.is_sequential:
-            raise SchemeError(
-                f"{self.name}: a weighted sum of sequences has no adjoint among the schemes, "
-                "because the inverse of a sum is not a sum"
-            )
+            raise SchemeError(f"{self.name}: a weighted sum of sequences has no adjoint among the schemes")
         if self.is_symmetric:
             return self
         return Scheme.sequence(_toggled(self.name, "-adjoint"), *reversed(self.branches[0].steps))
@@ -145,15 +142,12 @@ class Scheme:
     def from_dict(cls, data: Mapping[str, Any]) -> "Scheme":
         """Read what ``to_dict`` writes."""
         if not isinstance(data, Mapping) or set(data) != {"name", "branches"}:
-            raise SchemeError(
-                "a scheme was expected as a dictionary or JSON object with the keys 'name' and 'branches', "
-                f"not {shown(data)}"
-            )
+            named = "a dictionary or JSON object with the keys 'name' and 'branches'"
+            raise SchemeError(f"a scheme was expected as {named}, not {shown(data)}")
         name, branches, keys = data["name"], data["branches"], {"weight", "steps"}
         if not isinstance(branches, Sequence) or any(not isinstance(b, Mapping) or set(b) != keys for b in branches):
             raise SchemeError(
-                f"{shown(name)}: 'branches' must be a list of dictionaries with the keys 'weight' and 'steps', "
-                f"not {shown(branches)}"
+                f"{shown(name)}: branches must be a list with the keys 'weight' and 'steps', not {shown(branches)}"
             )
         return cls(name, [(branch["weight"], branch["steps"]) for branch in branches])
 
@@ -176,9 +170,7 @@ def _branches(scheme: str, branches: Any) -> Iterator[Branch]:
         steps = []
         for operator, coefficient in _pairs(scheme, given, "the steps of a branch", "(operator, coefficient)"):
             if not isinstance(operator, str) or not operator.isidentifier():
-                raise SchemeError(
-                    f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F or G"
-                )
+                raise SchemeError(f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F")
             steps.append(Step(operator, finite(scheme, coefficient, f"coefficient of {operator}")))
         number = finite(scheme, weight, "weight")
         if number == 0:

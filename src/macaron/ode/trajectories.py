@@ -1,7 +1,4 @@
-"""Trajectories of a small particle system: the exact flow, and splitting schemes with few or many steps.
-
-The particles live in a plane, so that a drawing shows the system itself, not a projection of it.
-"""
+"""Trajectories of particles in a plane, so that a drawing shows them all: the exact flow, and splitting schemes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -48,29 +45,19 @@ class SchemeTrajectories(NamedTuple):
     method: str
     trajectories: tuple[Trajectory, ...]
 
-    def of(self, steps: int) -> Trajectory:
-        """The trajectory with this number of steps."""
-        return next(each for each in self.trajectories if each.steps == steps)
 
-
-class TrajectoryComparison(NamedTuple):
-    """The exact path, (points, n, 2), and the trajectories of schemes."""
-
-    exact: Array
-    schemes: tuple[SchemeTrajectories, ...]
-    seed: int
-
-
-def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[int] = STEPS) -> TrajectoryComparison:
-    """Follow one system by its exact flow and by schemes, each ``NAME`` or ``NAME:INTEGRATOR``."""
+def compare(
+    selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[int] = STEPS
+) -> tuple[Array, list[SchemeTrajectories]]:
+    """The exact path of one system, (points, n, 2), and the paths of schemes, ``NAME`` or ``NAME:INTEGRATOR``."""
     chosen = parse_selection(selection)
     operators = sorted(chosen[0][0].operators)
     system = particle_system(seed, PARTICLES, width=2)
     for scheme, _ in chosen:
         if sorted(scheme.operators) != operators or not set(operators) <= set(system.fields):
+            said = f"all schemes must split the same operators, out of {', '.join(system.fields)}"
             raise MacaronError(
-                f"{scheme.name} splits {', '.join(scheme.operators)}: to be compared on one system, all schemes must "
-                f"split the same operators, out of {', '.join(system.fields)}"
+                f"{scheme.name} splits {', '.join(scheme.operators)}: to be compared on one system, {said}"
             )
     times = np.linspace(0.0, DURATION, _EXACT_POINTS).reshape(-1, 1, 1)
     exact = exact_step(system.total(operators), system.time, system.start, times)
@@ -81,7 +68,7 @@ def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[
         errors = {n: float(np.linalg.norm(nodes[-1] - exact[-1])) for n, (nodes, _) in paths.items()}
         found = tuple(Trajectory(n, *paths[n], errors[n], errors[n] / errors[2 * n]) for n in steps)
         schemes.append(SchemeTrajectories(scheme, method, found))
-    return TrajectoryComparison(exact, tuple(schemes), seed)
+    return exact, schemes
 
 
 def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Array, tuple[tuple[str, Array], ...]]:

@@ -8,13 +8,14 @@ dx/dt = rate O.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isclose
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from macaron.errors import MacaronError, unknown
 from macaron.limits import Between
 from macaron.ode.flows import Field
 from macaron.ode.word_series import Array
-from macaron.settings import build
+from macaron.settings import build, load_toml
 
 Coefficient = Annotated[float, Between(-10, 10)]
 
@@ -62,14 +63,8 @@ class Velocity:
 
 
 PLAIN = Velocity()
-#: Named forms. Heavy ball and Nesterov are twice as fast as the plain network, the damped form is as fast.
-VELOCITIES = {
-    "none": PLAIN,
-    "heavy-ball": Velocity(0.5, 0.0, 1.0),
-    "nesterov": Velocity(0.5, 0.5, 1.0),
-    "damped": Velocity(0.5, 0.0, 0.5),
-    "adams-bashforth": Velocity(0.0, 0.5, 1.0),
-}
+_FORMS, _ = load_toml(Path(__file__).with_name("velocities.toml"))
+VELOCITIES = {name: build(Velocity, form) for name, form in _FORMS.items()}
 
 
 def velocity(data: str | Mapping[str, Any]) -> Velocity:

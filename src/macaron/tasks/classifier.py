@@ -1,8 +1,6 @@
 """An encoder on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
 
 A language model takes its place: ``</s> a <cls>`` and ``</s> a </s> b <cls>``, since its last token has seen all.
-
-`Predictor` gives labels, `macaron.tasks.embedder.Embedder` vectors; `macaron.tasks.finetune.FineTuner` trains.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +16,7 @@ from torch import Tensor
 
 from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
-from macaron.errors import MacaronError, not_finite
+from macaron.errors import MacaronError, not_finite, require
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.models.translation import LanguageForSequenceClassification
@@ -101,10 +99,8 @@ class EncoderOnDevice:
         #: The special tokens at both ends of an example.
         self.ends = (CLS, EOS) if kind == "encoder" else (EOS, CLS)
         model, missing = load_model(self.folder, network, torch.float32, ENCODER_HEADS, **changes)
-        if missing and not new_head:
-            raise MacaronError(
-                f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`."
-            )
+        tuned = new_head or not missing
+        require(tuned, f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`.")
         self.tokenizer = model_tokenizer(self.folder, kind, model.config)
         #: What config.json says of the input: number of texts, their columns, longest example.
         self.takes: dict[str, Any] = model.config.classification or {}
@@ -165,13 +161,9 @@ class EncoderOnDevice:
             texts = [column[index] for column in data.texts]
             if swap is not None and swap[index]:
                 texts.reverse()
-            tokens[i, 0], end = self.ends[0], 1
-            for segment, text in zip((first, 1 - first), texts, strict=False):
-                start, end = end, end + len(text) + 1
-                tokens[i, start : end - 1] = text
-                tokens[i, end - 1] = EOS
-                segments[i, start:end] = segment
-            tokens[i, end - 1] = self.ends[1]
+            row = np.concatenate([part for text in texts for part in ((EOS,), text)])
+            tokens[i, : len(row)], segments[i, len(texts[0]) + 2 : len(row) + 1] = row, 1 - first
+            tokens[i, 0], tokens[i, len(row)] = self.ends
         arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
         return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 
@@ -193,10 +185,8 @@ class EncoderOnDevice:
 
     def memory_explained(self, examples: str) -> Any:
         """A context in which running out of memory raises a message that says what to change."""
-        return memory_explained(
-            f"out of memory with {examples} of up to {self.max_length} tokens: take a smaller --batch-size or "
-            "--max-length"
-        )
+        what = f"out of memory with {examples} of up to {self.max_length} tokens"
+        return memory_explained(f"{what}: take a smaller --batch-size or --max-length")
 
 
 class Predictor(EncoderOnDevice):
@@ -249,12 +239,10 @@ class Predictor(EncoderOnDevice):
             return [{"score": float(value)} for value in values]
         if self.objective.kind == "one-logit":
             logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities = shifted / shifted.sum(axis=1, keepdims=True)
         found = []
-        for value, row in zip(values, probabilities, strict=True):
-            chances = dict(zip(labels, row.tolist(), strict=True))
-            found.append({"label": labels[int(value)], "probability": float(row.max()), "probabilities": chances})
+        for value, row in zip(values, torch.from_numpy(logits).softmax(dim=1).tolist(), strict=True):
+            chances = dict(zip(labels, row, strict=True))
+            found.append({"label": labels[int(value)], "probability": max(row), "probabilities": chances})
         return found
 
     def predict_rows(self, rows: Sequence[Sequence[str]]) -> list[dict[str, Any] | None]:

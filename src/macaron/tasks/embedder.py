@@ -1,9 +1,8 @@
 """Sentence embeddings: the mean of a text's token states, scaled to length 1."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,13 +12,10 @@ from torch import Tensor
 
 from macaron.errors import not_finite
 from macaron.models.load import save_model
+from macaron.settings import load_toml
 from macaron.tasks.classification import ClassificationBatch
 from macaron.tasks.classifier import EncoderOnDevice, Precision
 from macaron.text.vocabulary import TokenizerKind
-
-#: The modules of sentence-transformers: name of the class, and folder.
-_MODULES = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
-_POOLING = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 class Embedder(EncoderOnDevice):
@@ -60,41 +56,25 @@ class Embedder(EncoderOnDevice):
         if isinstance(texts, str):
             return self.embed([texts], normalize)[0]
         data = self.encode([[text.strip() for text in texts]])
+
+        def pooled(batch: ClassificationBatch) -> Tensor:
+            states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
+            real = batch.real.unsqueeze(-1).float()
+            with torch.autocast(states.device.type, enabled=False):
+                mean = (states * real).sum(dim=1) / real.sum(dim=1)
+                return F.normalize(mean, dim=1) if normalize else mean
+
         with self.memory_explained("texts"):
-            vectors = self.over_batches(data, partial(self._vectors, normalize), self.size).astype(np.float32)
+            vectors = self.over_batches(data, pooled, self.size).astype(np.float32)
         if not np.isfinite(vectors).all():
             raise not_finite(self.folder)
         return vectors
 
-    def _vectors(self, normalize: bool, batch: ClassificationBatch) -> Tensor:
-        """(B, D), in float32."""
-        states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
-        real = batch.real.unsqueeze(-1).float()
-        with torch.autocast(states.device.type, enabled=False):
-            mean = (states * real).sum(dim=1) / real.sum(dim=1)
-            return F.normalize(mean, dim=1) if normalize else mean
-
     def export(self, folder: Path) -> None:
-        """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising.
-
-        The names of the classes are those that all its versions since 2.0 read.
-        """
-        modules = [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for index, (name, path) in enumerate(_MODULES)
-        ]
-        pooling: dict[str, Any] = {f"pooling_mode_{name}": name == "mean_tokens" for name in _POOLING}
-        more = {
-            "modules.json": modules,
-            "sentence_bert_config.json": {"max_seq_length": self.max_length, "do_lower_case": False},
-            "config_sentence_transformers.json": {
-                "__version__": {"pytorch": torch.__version__},
-                "prompts": {},
-                "default_prompt_name": None,
-                "similarity_fn_name": "cosine",
-            },
-            "1_Pooling/config.json": {"word_embedding_dimension": self.size, **pooling, "include_prompt": True},
-            # The folder of a module must exist, and an empty one is lost on many ways.
-            "2_Normalize/config.json": {},
-        }
+        """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising."""
+        more = load_toml(Path(__file__).with_suffix(".toml"))[0]
+        more["sentence_bert_config.json"]["max_seq_length"] = self.max_length
+        version = {"pytorch": torch.__version__}
+        more["config_sentence_transformers.json"] |= {"__version__": version, "default_prompt_name": None}
+        more["1_Pooling/config.json"]["word_embedding_dimension"] = self.size
         save_model(folder, self.model.model, None, self.tokenizer, more=more)

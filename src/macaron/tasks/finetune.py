@@ -1,10 +1,15 @@
-"""Fine-tuning: one pre-trained encoder, many runs in one process that share its memory and its recorded steps."""
+"""Fine-tuning: one pre-trained encoder, many runs in one process that share its memory and its recorded steps.
 
+`finetune_csv` makes a run folder of a user's own TSV or CSV files: the classifier, its curve and its scores.
+"""
+
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -13,17 +18,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from macaron.data.batching import Indices
+from macaron.data.tabular import Table, class_indices, find_classes, numbers_of
 from macaron.device import own_stream
+from macaron.errors import Interrupted, require
 from macaron.evaluate.glue_metrics import score, task_score
+from macaron.files import check_unused, remove_leftovers, write_json, write_text
+from macaron.locks import LOCK
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear
-from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
+from macaron.processes import Progress
+from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective, usual_rate
 from macaron.tasks.classifier import MAX_LENGTH, Encoded, EncoderOnDevice, Precision
+from macaron.tasks.glue.glue_results import score_line
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, TrainStep
+from macaron.train.stopping import StopSignals
 
 #: Batches that are made together.
 _POOL = 64
+#: The files of an unfinished run, which the next start may replace; its model where its settings are.
+_UNFINISHED = {"settings.json", "metrics.jsonl", "report.html", LOCK}
 
 
 @dataclass
@@ -116,7 +130,11 @@ class FineTuner(EncoderOnDevice):
                     advance(1)
                 loss = float(total) / len(data)
                 outcome.diverged = not math.isfinite(loss)
-                scores = self._score(dev, metrics, outcome)
+                for name, examples in dev.items():
+                    logits = self.all_logits(examples)
+                    outcome.diverged |= not bool(np.isfinite(logits).all())
+                    outcome.predictions[name] = objective.predictions(logits)
+                scores = {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
                 record = {"epoch": epoch, "loss": loss if math.isfinite(loss) else None, "scores": scores}
                 outcome.epochs.append(record)
                 after_epoch(record)
@@ -150,10 +168,7 @@ class FineTuner(EncoderOnDevice):
         save_model(folder, self.model, state, self.tokenizer, config)
 
     def _begin(self, objective: Objective) -> None:
-        """Restore the pre-trained weights, zero the head and the gradients.
-
-        All runs use the same parameters, so that they replay the same recorded steps.
-        """
+        # Not a new model: all runs use the same parameters, so that they replay the same recorded steps.
         if self._trained != (objective.kind, objective.logits):
             self._trained = (objective.kind, objective.logits)
             hidden = self.model.config.hidden_size
@@ -164,15 +179,6 @@ class FineTuner(EncoderOnDevice):
         copy_weights(self.pretrained, ((n, p) for n, p in self.model.named_parameters() if n in self.pretrained))
         self.model.classifier.reset_parameters()
         self.model.zero_grad(set_to_none=False)
-
-    def _score(
-        self, dev: Mapping[str, Encoded], metrics: Sequence[str], outcome: TuningOutcome
-    ) -> dict[str, dict[str, float]]:
-        for name, examples in dev.items():
-            logits = self.all_logits(examples)
-            outcome.diverged |= not bool(np.isfinite(logits).all())
-            outcome.predictions[name] = self.module.objective.predictions(logits)
-        return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
 
 
 def epoch_order(lengths: Indices, size: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
@@ -187,3 +193,89 @@ def epoch_order(lengths: Indices, size: int, seed: int, epoch: int) -> tuple[Ind
     whole = count // size * size
     batches = draw.permutation(order[:whole].reshape(-1, size))
     return np.append(batches, order[whole:]), swap
+
+
+def finetune_csv(
+    load: Callable[[], FineTuner],
+    tables: dict[str, Table],
+    texts: Sequence[str],
+    label: str,
+    regression: bool,
+    settings: FineTuning,
+    out: Path,
+    choose_rate: bool = False,
+) -> str:
+    """Fine-tune and write RUN/model, that of the best epoch; returns a line with the scores.
+
+    :param choose_rate: take the learning rate that suits the model's size
+    :param load: called after the first checks
+    :param tables: the examples of ``train`` and ``dev``
+    """
+    remove_leftovers(out)
+    found = {path.name for path in out.iterdir()} if out.exists() else set()
+    if not found <= {*_UNFINISHED, *(["model"] if "settings.json" in found else [])}:
+        check_unused(out, "give another --out")
+    objective = make_objective(tables, label, regression)
+    metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
+    positive = objective.labels[1] if len(objective.labels) == 2 else None
+    if positive is not None:
+        metrics += ("f1", "matthews")
+    progress, signals, tuner = Progress(), StopSignals(), load()
+    data, held = (tuner.encode(tables[name].texts, objective, tables[name].values) for name in ("train", "dev"))
+    classes = f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
+    said = f"{len(data):,} examples, {len(held):,} to score on; {f'a score, {label}' if regression else classes}"
+    if cut := data.truncated + held.truncated:
+        said += f"; {cut:,} are longer than {tuner.max_length} tokens and cut"
+    progress.say(said)
+    if choose_rate:
+        rate, reason = usual_rate(tuner.model.config.hidden_size, settings.updates(len(data)))
+        settings = replace(settings, learning_rate=rate)
+        progress.say(f"learning rate {rate:g} ({reason}; --learning-rate sets another)")
+    files = {name: table.name for name, table in tables.items()}
+    write_json(out / "settings.json", {**files, "texts": list(texts), "label": label, **asdict(settings)})
+    history: list[str] = []
+
+    def after_epoch(record: dict[str, Any]) -> None:
+        history.append(json.dumps({**record, "time": round(time.time(), 3)}) + "\n")
+        write_text(out / "metrics.jsonl", "".join(history))
+        loss = "not finite" if record["loss"] is None else f"{record['loss']:.4f}"
+        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line(record['scores'], positive)}")
+
+    try:
+        with signals, progress.step("fine-tuning", "updates", settings.updates(len(data))) as advance:
+            outcome = tuner.fit(
+                data, {"dev": held}, objective, settings, metrics, signals.check, advance, after_epoch, keep_best=True
+            )
+    except KeyboardInterrupt:
+        raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
+    last = len(outcome.epochs)
+    lower = "try a lower --learning-rate or --clip-norm 1"
+    require(not outcome.diverged, f"the loss was not finite in epoch {last}: {lower}")
+    epoch = outcome.kept or last
+    progress.say(f"kept epoch {epoch} of {last}, the best in dev {metrics[0]}")
+    tuner.save(out / "model", objective, {"texts": len(texts), "columns": list(texts), "dev": outcome.scores})
+    result = {
+        "scores": outcome.scores,
+        "epoch": epoch,
+        "epochs": outcome.epochs,
+        "labels": list(objective.labels),
+        "f1_of": positive,
+        "updates": outcome.updates,
+        "seconds": outcome.seconds,
+    }
+    write_json(out / "results.json", result)
+    return f"{score_line(outcome.scores, positive)}; the model is in {out / 'model'}"
+
+
+def make_objective(tables: dict[str, Table], label: str, regression: bool) -> Objective:
+    """The objective of some tables, which get their values."""
+    train = tables["train"]
+    classes = () if regression else find_classes(train)
+    for each in tables.values():
+        each.values = numbers_of(each) if regression else class_indices(each, classes)
+    if not regression:
+        return Objective("classes", classes)
+    # Scores are standardised: otherwise each scale would need a learning rate of its own.
+    spread = pstdev(train.values)
+    require(bool(spread), f"{train.name}: all scores are {train.values[0]:g}: nothing to learn")
+    return Objective("score", (label,), shift=fmean(train.values), scale=spread)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from macaron.device import choose_device
-from macaron.errors import MacaronError, not_finite
+from macaron.errors import MacaronError, not_finite, require
 from macaron.json_files import Record
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model
@@ -27,8 +27,7 @@ class MaskFiller:
     def __init__(self, path: str | Path, device: str = "auto") -> None:
         self.folder = find_folder(path, "encoder")
         model, missing = load_model(self.folder, EncoderForMaskedLM, torch.float32, ENCODER_HEADS)
-        if missing:
-            raise MacaronError(f"{self.folder}: the model has no head for masked words; it was fine-tuned, or exported")
+        require(not missing, f"{self.folder}: the model has no head for masked words; it was fine-tuned, or exported")
         self.tokenizer = model_tokenizer(self.folder, "encoder", model.config)
         self.model = model.to(choose_device(device))
 
@@ -47,10 +46,8 @@ class MaskFiller:
     def _fill(self, text: str, top_k: int, among: Sequence[int]) -> list[Record]:
         [ids] = self.tokenizer.encode_lines([text], recognise_specials=True)
         mask, longest = self.tokenizer.special_names[MASK], self.model.config.longest_input
-        if ids.count(MASK) != 1:
-            raise MacaronError(f"a text must have one {mask}, this one has {ids.count(MASK)}")
-        if len(ids) > longest:
-            raise MacaronError(f"the text has {len(ids)} tokens, the model takes {longest}: shorten it")
+        require(ids.count(MASK) == 1, f"a text must have one {mask}, this one has {ids.count(MASK)}")
+        require(len(ids) <= longest, f"the text has {len(ids)} tokens, the model takes {longest}: shorten it")
         place, device = ids.index(MASK), self.model.embedding.tokens.weight.device
         with torch.inference_mode():
             states = self.model.model(torch.tensor([ids], device=device))

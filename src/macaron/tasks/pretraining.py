@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from macaron.data.batching import section_blocks, section_count
 from macaron.data.prepared import PreparedText, TextSplit
 from macaron.data.pretraining_texts import Corpus
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, require
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.fused import embed
@@ -132,11 +132,9 @@ class TextTask(Task):
         if split not in self.sentences or not len(self.sentences[split]):
             raise MacaronError(f"{self.data.folder}: no {name} text in these data; prepare more documents")
         corpus = Corpus(self.sentences[split].offsets, self.data.documents(split))
-        if self.settings.nsp and corpus.count < 2:
-            raise MacaronError(
-                f"{self.data.folder}: next-sentence prediction needs at least two {name} documents. Set pretrain.nsp = "
-                "false, or prepare at least four documents, separated by blank lines."
-            )
+        needs = f"{self.data.folder}: next-sentence prediction needs at least two {name} documents"
+        remedy = "Set pretrain.nsp = false, or prepare at least four documents, separated by blank lines."
+        require(corpus.count >= 2 or not self.settings.nsp, f"{needs}. {remedy}")
         return corpus
 
     @abstractmethod

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
 from macaron.origin import located
@@ -52,18 +52,24 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         explained(recipe.train, out),
         writing(out) if processes.first else nullcontext(),
     ):
-        recipe, stored = with_source(recipe, out, resume), out / "recipe.toml"
-        fresh = not (resume and stored.is_file())
-        if fresh:
+        if not resume:
+            check_unused(out)
+        stored = out / "recipe.toml"
+        before = recipe_from(*load_toml(stored)) if resume and stored.is_file() else None
+        recipe = with_source(recipe, before)
+        if before is None:
             recipe = resolve(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), _say(processes))
         else:  # what was chosen when the run began
-            recipe = kept(recipe, recipe_from(*load_toml(stored)))
-        _check(recipe, out, resume)
+            recipe = kept(recipe, before)
+            if checkpoints(out / "checkpoints"):
+                _check(recipe, before, out)
         if resume and _is_finished(recipe, out):
             if processes.first:
                 print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
-            return processes.first and not _is_reported(out)
-        _train(recipe, out, resume, fresh, processes, started)
+            # The report is written last; the process may have been killed before.
+            report, ended = out / "report.html", (out / "summary.json").stat().st_mtime_ns
+            return processes.first and not (report.is_file() and report.stat().st_mtime_ns >= ended)
+        _train(recipe, out, resume, before is None, processes, started)
         return processes.first
 
 
@@ -133,14 +139,9 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
     return task
 
 
-def _check(recipe: Recipe, out: Path, resume: bool) -> None:
-    """Refuse a folder that holds something else."""
-    if not resume:
-        check_unused(out)
-    stored = out / "recipe.toml"
-    if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
-        return
-    old, new = _by_key(recipe_from(*load_toml(stored)).to_data()), _by_key(recipe.to_data())
+def _check(recipe: Recipe, before: Recipe, out: Path) -> None:
+    """Refuse to resume a run with another recipe than it had before."""
+    old, new = _by_key(before.to_data()), _by_key(recipe.to_data())
     differences = {
         key: f"{'.'.join(key)} was {old.get(key)!r}, is {new.get(key)!r}"
         for key in sorted({*old, *new})
@@ -148,18 +149,13 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     }
     free = {key for key in FREE_KEYS if key[0] != "decode" or recipe.train.best_metric == "loss"}
     changed = [text for key, text in differences.items() if key not in free]
-    if changed:
-        raise MacaronError(
-            f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
-            "Use the old values, or start a new run with another --out."
-        )
+    other = f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}"
+    remedy = "Use the old values, or start a new run with another --out."
+    require(not changed, f"{other}. {remedy}")
     moved = [differences["train", key] for key in recipe.train.fixed_limits if ("train", key) in differences]
-    if moved:
-        raise MacaronError(
-            f"{out} cannot be resumed with another length: {'; '.join(moved)}. It decides the learning rate "
-            f"(train.schedule = {recipe.train.schedule!r}) or when train.consistency begins. Use the old values, or "
-            "start a new run with another --out."
-        )
+    decides = f"the learning rate (train.schedule = {recipe.train.schedule!r}) or when train.consistency begins"
+    length = f"{out} cannot be resumed with another length: {'; '.join(moved)}"
+    require(not moved, f"{length}. It decides {decides}. {remedy}")
 
 
 def _is_finished(recipe: Recipe, out: Path) -> bool:
@@ -173,12 +169,6 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
         return False
     state = run_state(kept[-1])
     return bool(state.update == done and stopping.over(recipe.train, state, state.seconds))
-
-
-def _is_reported(out: Path) -> bool:
-    """Whether the report is of the end of the run; it is written last, and the process may have been killed before."""
-    report = out / "report.html"
-    return report.is_file() and report.stat().st_mtime_ns >= (out / "summary.json").stat().st_mtime_ns
 
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:

@@ -1,8 +1,6 @@
 """Where training starts: from a model (``macaron train --from``, or ``model.from`` in a recipe), or from word vectors.
 
-The model gives its configuration and its weights; optimiser and schedule begin anew. The data must have its tokenizer,
-or an extension of it. The run's recipe stores the whole configuration and a digest of the weights: a run that has a
-checkpoint is resumed without the model.
+Optimiser and schedule begin anew. The data must have the model's tokenizer, or an extension of it.
 """
 
 import json
@@ -15,14 +13,14 @@ from typing import Any
 import torch
 
 from macaron.data.word_vectors import word_vectors
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model
 from macaron.models.presets import AnyConfig, preset, preset_names
 from macaron.models.summary import NETWORKS
 from macaron.ode import scheme
-from macaron.recipe import AUTO, CONFIGURATIONS, ModelSettings, Recipe, recipe_from
+from macaron.recipe import AUTO, CONFIGURATIONS, ModelSettings, Recipe
 from macaron.seal import weights_fingerprint
-from macaron.settings import load_toml, to_data
+from macaron.settings import to_data
 from macaron.text.extension import extends, origins
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.train.task import Task
@@ -36,17 +34,15 @@ _NOT_TAKEN = (
 )
 
 
-def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
+def with_source(recipe: Recipe, before: Recipe | None) -> Recipe:
     """The recipe with the configuration of the model that it starts from, complete.
 
-    When a run is resumed, its stored recipe has it, and the model is not read again.
+    When a run is resumed, its recipe ``before`` has it, and the model is not read again.
     """
-    given, stored = recipe.model, out / "recipe.toml"
-    if resume and stored.is_file():
-        before = recipe_from(*load_toml(stored)).model
-        if before.source is not None:
-            changes = {**before.changes, **given.changes}
-            return replace(recipe, model=replace(before, source=given.source or before.source, changes=changes))
+    given = recipe.model
+    if before is not None and before.model.source is not None:
+        source, changes = given.source or before.model.source, {**before.model.changes, **given.changes}
+        return replace(recipe, model=replace(before.model, source=source, changes=changes))
     if given.source is None:
         return recipe
     config_class: Any = CONFIGURATIONS[recipe.task]
@@ -54,11 +50,9 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
     config = load_config(folder, config_class)
     _refuse_another_shape(given, config, folder)
     weights = weights_fingerprint(folder)
-    if given.weights not in (None, weights):
-        raise MacaronError(
-            f"{folder}: not the weights that the recipe names ({weights}, not model.from_weights = {given.weights!r}). "
-            "Give the model that it was made with, or leave model.from_weights out."
-        )
+    others = f"not the weights that the recipe names ({weights}, not model.from_weights = {given.weights!r})"
+    remedy = "Give the model that it was made with, or leave model.from_weights out."
+    require(given.weights in (None, weights), f"{folder}: {others}. {remedy}")
     taken = {name: value for name, value in config.to_dict().items() if name not in _NOT_TAKEN}
     taken |= {name: value for name, value in given.changes.items() if name in FREE}
     name, changes = _nearest_preset(taken, type(config))
@@ -73,10 +67,9 @@ def _refuse_another_shape(given: ModelSettings, config: AnyConfig, folder: Path)
         if fixed and not _same(key, value, held := getattr(config, key)):
             where = f"model.{key} = {value!r}" if key in given.changes else f"model.preset = {given.preset!r}"
             has = f"{key} = {held!r}" if key in given.changes else f"{key} = {held!r}, not {value!r}"
-            raise MacaronError(
-                f"{where} does not fit {folder}, which has {has}: a run that starts from a model has its shape. Leave "
-                f"{where.partition(' ')[0]} out; only {', '.join(FREE)} may be changed."
-            )
+            shape = f"{where} does not fit {folder}, which has {has}: a run that starts from a model has its shape"
+            remedy = f"Leave {where.partition(' ')[0]} out; only {', '.join(FREE)} may be changed."
+            raise MacaronError(f"{shape}. {remedy}")
 
 
 def _same(key: str, one: Any, other: Any) -> bool:
@@ -108,11 +101,10 @@ def fill(task: Task, recipe: Recipe) -> str:
     old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.tokenizer
     if not extends(new, old):
         how = "--text ..." if recipe.kind == "text" else "--train ..."
-        raise MacaronError(
-            f"{recipe.data} was prepared with another tokenizer than that of {recipe.model.source}, so its words would "
-            f"mean others to the model. Prepare the data with it: macaron prepare {how} --tokenizer "
-            f"{recipe.model.source} (or data.tokenizer in the recipe), and --extend-vocab N for new subwords"
-        )
+        other = f"{recipe.data} was prepared with another tokenizer than that of {recipe.model.source}"
+        command = f"macaron prepare {how} --tokenizer {recipe.model.source} (or data.tokenizer in the recipe)"
+        remedy = f"Prepare the data with it: {command}, and --extend-vocab N for new subwords"
+        raise MacaronError(f"{other}, so its words would mean others to the model. {remedy}")
     table = task.model.embedding.tokens.weight
     with torch.no_grad():
         rows = source.embedding.tokens.weight

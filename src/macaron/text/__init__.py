@@ -8,4 +8,4 @@ if TYPE_CHECKING:
     from macaron.text.load_tokenizer import verify as verify
     from macaron.text.tokenizer import MacaronTokenizer as MacaronTokenizer
 
-__getattr__ = lazy(__name__, load_tokenizer=["verify"], tokenizer=["MacaronTokenizer"])
+__getattr__ = lazy(__name__, __file__)

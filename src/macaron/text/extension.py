@@ -146,19 +146,14 @@ def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))
-    trained.train_from_iterator(
-        repeated_words(sequences, raw=False),
-        BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False),
-    )
+    trainer = BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False)
+    trained.train_from_iterator(repeated_words(sequences, raw=False), trainer)
     return _merges(json.loads(trained.to_str()))
 
 
 def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) -> tuple[Pairs, list[str]]:
-    """The merges of private letters that make up to ``count`` new pieces, of the pieces; and the new ones.
-
-    :param known: the pieces by number
-    :param taken: pieces that exist: text without a new piece would be split differently
-    """
+    # Merges of private letters, each a piece by its number, as merges of pieces, and up to `count` new pieces. A piece
+    # that exists is not made anew: text without a new one would be split differently.
     usable, chosen = set(known), []
     new: dict[str, None] = {}
     for pair in merges:

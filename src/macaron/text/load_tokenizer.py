@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, first_line, naming, require
 from macaron.seal import DamagedFile
 from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
@@ -25,12 +25,8 @@ def load_tokenizer(folder: Path, kind: TokenizerKind, *others: TokenizerKind) ->
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
-        from macaron.models.load import first_line  # late: it imports torch
-
-        raise MacaronError(
-            f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
-            f"({first_line(error)})"
-        ) from error
+        remedy = "copy tokenizer.json and tokenizer_config.json again"
+        raise MacaronError(f"{folder}: the tokenizer cannot be read; {remedy}. ({first_line(error)})") from error
     if tokenizer.kind not in (kind, *others):
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} (see tokenizer_config.json)")
     return tokenizer
@@ -51,24 +47,18 @@ def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTo
     tokenizer = load_tokenizer(folder, kind)
     with naming(folder):
         verify(tokenizer, config)
-    if kind == "encoder" and tokenizer.segments[0] != config.first_segment:
-        raise MacaronError(
-            f"{folder}: the tokenizer gives the first sentence segment {tokenizer.segments[0]}, the model has "
-            f"{config.first_segment} (first_segment in config.json): make them agree"
-        )
+    first, wanted = tokenizer.segments[0], getattr(config, "first_segment", 0)
+    wrong = f"{folder}: the tokenizer gives the first sentence segment {first}, the model has {wanted}"
+    require(kind != "encoder" or first == wanted, f"{wrong} (first_segment in config.json): make them agree")
     return tokenizer
 
 
 def verify(tokenizer: MacaronTokenizer, config: Any) -> None:
     """Refuse a tokenizer that is not the one a model was trained with (``config`` is the model's)."""
-    if len(tokenizer) > config.vocab_size:
-        raise MacaronError(
-            f"the tokenizer has {len(tokenizer)} tokens, the model knows {config.vocab_size}: they do not "
-            "belong together. Use the tokenizer files that were saved with the weights."
-        )
+    remedy = "Use the tokenizer files that were saved with the weights."
+    sizes = f"the tokenizer has {len(tokenizer)} tokens, the model knows {config.vocab_size}"
+    require(len(tokenizer) <= config.vocab_size, f"{sizes}: they do not belong together. {remedy}")
     expected = getattr(config, "tokenizer_fingerprint", None)
     if expected is not None and not agrees(expected, found := tokenizer.fingerprint()):
-        raise MacaronError(
-            f"the tokenizer (fingerprint {found[-12:]}) is not the one that this model was trained with "
-            f"({expected[-12:]}). Use the tokenizer files that were saved with the weights."
-        )
+        other = f"the tokenizer (fingerprint {found[-12:]}) is not the one that this model was trained with"
+        raise MacaronError(f"{other} ({expected[-12:]}). {remedy}")

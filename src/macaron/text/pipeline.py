@@ -3,7 +3,7 @@
 The tokenizer stores the settings of its pipeline, so that input and output are treated as they were in training.
 `Pipeline.encode` makes *prepared* text:
 
-    raw     cased plain text, unchanged but for one space in front; exact both ways
+    raw     cased plain text, unchanged but for one space in front, so that all words have one; exact both ways
     moses   normalised, Moses-tokenised, HTML-escaped and lower-cased words: the customary recipe for IWSLT14
     spaces  text that is already tokenised, with tokens separated by white space
     plain   text as it is, for the tokenizers of converted models, which do the rest themselves
@@ -38,8 +38,6 @@ _LETTER, _ESCAPED = re.compile(r"\S"), re.compile(r"&(?:amp|lt|gt|apos|quot|#\d+
 class Pipeline:
     """A pipeline by its name, see above, and its settings, which mean something for ``moses`` only.
 
-    ``raw`` puts one space in front of every text: its first word is the same token as that word elsewhere.
-
     :param normalize: apply Moses' punctuation normaliser; the customary IWSLT14 data was made without it
     """
 
@@ -60,10 +58,8 @@ class Pipeline:
         """Prepare text. For the ``moses`` pipeline, text of state ``moses`` is lower-cased, never tokenised again."""
         if self.name in ("raw", "plain"):
             if state != "raw":
-                raise MacaronError(
-                    f"the {self.name} pipeline takes plain text, not text of state {state!r}. "
-                    "Detokenise the corpus, or choose pipeline 'moses'."
-                )
+                wrong = f"the {self.name} pipeline takes plain text, not text of state {state!r}"
+                raise MacaronError(f"{wrong}. Detokenise the corpus, or choose pipeline 'moses'.")
             return " " + text if text and self.name == "raw" else text
         if self.name == "spaces":
             return " ".join(text.split())

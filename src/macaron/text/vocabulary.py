@@ -160,8 +160,7 @@ def read_dictionary(path: str | Path, kind: TokenizerKind = "translation", pad_t
             raise MacaronError(f"{where}: {token!r} is there twice (see {seen}). Remove one of the two.")
         first_line[token] = number
         tokens.append(token)
-    if len(tokens) == len(specials(kind)):
-        raise MacaronError(f"{path}: no tokens in this dictionary. Expected lines 'token count'.")
+    require(len(tokens) != len(specials(kind)), f"{path}: no tokens in this dictionary. Expected lines 'token count'.")
     return tokens + fillers(len(tokens), pad_to_multiple)
 
 
@@ -169,11 +168,11 @@ def read_codes(path: str | Path) -> list[tuple[str, str]]:
     """Read a subword-nmt codes file (version 0.2) and return its merges by rank."""
     lines = read_lines(path)
     header = next(lines, "")  # there is none in version 0.1, where the same merges mean other segmentations
-    if header.split() != CODES_HEADER.split():
-        raise MacaronError(
-            f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}. Codes of other versions "
-            "segment words differently; learn them again with a current subword-nmt (learn-bpe)."
-        )
+    wrong = f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}"
+    remedy = (
+        "Codes of other versions segment words differently; learn them again with a current subword-nmt (learn-bpe)."
+    )
+    require(header.split() == CODES_HEADER.split(), f"{wrong}. {remedy}")
     merges: dict[tuple[str, str], None] = {}
     for number, line in enumerate(lines, start=2):
         left, _, right = line.strip("\r ").partition(" ")
@@ -182,8 +181,7 @@ def read_codes(path: str | Path) -> list[tuple[str, str]]:
         if WORD_END in left or WORD_END in right.removesuffix(WORD_END):
             raise MacaronError(f"{path}, line {number}: {WORD_END} may only end a merge, found {line!r}")
         merges.setdefault((left, right))  # of a repeated merge the first counts
-    if not merges:
-        raise MacaronError(f"{path}: no merges after the version line")
+    require(bool(merges), f"{path}: no merges after the version line")
     return list(merges)
 
 

@@ -7,7 +7,7 @@ import lzma
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
@@ -24,11 +24,8 @@ LARGEST_SGM = 1 << 26
 _BY_HAND = "If it is a good one, unpack it by hand."
 #: Files in a tar; bytes of a header with a long name or the like (tarfile's time grows with its square), and of all.
 MOST_FILES, LONGEST_HEADER, MOST_HEADERS = 100_000, 1 << 12, 1 << 23
-_PACKED: dict[bytes, Callable[..., Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-    b"\x5d\x00\x00": lzma.open,
+_PACKED: dict[bytes, Any] = {
+    **{b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open, b"\x5d\x00\x00": lzma.open},
 }
 #: Lines of train.tags files that are not sentences; titles and descriptions are, without their tags.
 _TED_DROP = re.compile(rb"<(url|talkid|keywords|speaker|reviewer|translator|doc)\b|</doc>")

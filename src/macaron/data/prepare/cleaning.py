@@ -88,7 +88,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
 
     :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
     """
-    pipeline, state = _pipeline(settings), chunk.files.state
+    pipeline, state = pipeline_of(settings), chunk.files.state
     rows: list[tuple[str, str]] = []
     texts: list[tuple[str, str]] = []
     hashes = bytearray()
@@ -126,7 +126,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
 
 def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     """Split paragraphs into sentences; blank lines end documents, or headings begin them."""
-    pipeline, state = _pipeline(settings), chunk.files.state
+    pipeline, state = pipeline_of(settings), chunk.files.state
     split = splitter(state, settings.lang)
     sentences: list[str] = []
     ends: set[int] = set()  # numbers of sentences before the ends of documents
@@ -181,7 +181,8 @@ def count_words(text: str, words: list[str]) -> int:
     return len(words) if max(text, default="") < "\u0e00" else len(words) + len(SPACELESS.findall(text))
 
 
-def _pipeline(settings: PairsSettings | TextSettings) -> Pipeline:
+def pipeline_of(settings: PairsSettings | TextSettings) -> Pipeline:
+    """The pipeline of a recipe's data."""
     return Pipeline(settings.pipeline, *settings.languages, settings.lower, settings.normalize)
 
 
@@ -197,14 +198,12 @@ def _decode(raw: bytes | None) -> str | None:
 
 def _unreadable(chunk: Chunk, offset: int, column: int) -> MacaronError:
     raw = chunk.columns[column][offset]
-    if raw is None:
-        problem = f"longer than {MAX_LINE:,} bytes"
-    else:
+    problem = f"longer than {MAX_LINE:,} bytes"
+    if raw is not None:
         problem = "contains a NUL character" if b"\0" in raw else "not valid UTF-8"
-    return MacaronError(
-        f"{chunk.files.paths[column]}, line {chunk.first_line + offset}: {problem}. Nothing is dropped from a valid or "
-        "test set: repair the line, or remove it from both files."
-    )
+    where = f"{chunk.files.paths[column]}, line {chunk.first_line + offset}"
+    remedy = "Nothing is dropped from a valid or test set: repair the line, or remove it from both files."
+    return MacaronError(f"{where}: {problem}. {remedy}")
 
 
 def _hash(words: list[str]) -> bytes:

@@ -1,7 +1,4 @@
-"""Whether a prepared folder is up to date, and the run that writes it.
-
-It is written again only if settings that decide its contents, or the contents of the input files, have changed.
-"""
+"""A prepared folder is written again only if settings that decide its contents, or its input files, have changed."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +8,7 @@ from macaron.data.manifest import KINDS, MANIFEST, DataKind, read_manifest
 from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import SPLITS, PreparedData, PreparedText, open_prepared
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import atomic_folder, tidy, write_json
 from macaron.processes import Progress, Workers
 from macaron.seal import seal
@@ -52,7 +49,12 @@ def prepare(
     settings, given = _with_tokenizer(settings)
     origin = {} if given is None else {"tokenizer_fingerprint": of_ids(given.fingerprint())}
     stored = {"version": VERSION, **kind, **to_data(settings), **origin}
-    _keep_splits(settings.out, older, stored)
+    for split in ("valid", "test"):
+        before = [corpus["path"] for corpus in older.get("settings", {}).get(split, [])]
+        again = " ".join(f"--{split} {path}" for path in before)
+        lost = f"{settings.out} has a {split} split, which would be lost: nothing is given for it now"
+        remedy = f"Add {again} (in a recipe: [[data.{split}]]), choose another --out, or remove the folder first."
+        require(not before or bool(stored.get(split)), f"{lost}. {remedy}")
     files, fingerprints, downloads = gather(settings, older, progress, workers)
     reason = _reason(settings.out.absolute(), older, stored, fingerprints)
     if reason is None:
@@ -81,7 +83,6 @@ def prepare(
 def _with_tokenizer(
     settings: PairsSettings | TextSettings,
 ) -> tuple[PairsSettings | TextSettings, MacaronTokenizer | None]:
-    """The tokenizer that the settings name, for their languages; and the settings with its pipeline."""
     if settings.tokenizer is None:
         return settings, None
     given = find_tokenizer(settings.tokenizer, settings.vocabulary)
@@ -110,31 +111,18 @@ def _weights(settings: dict[str, Any]) -> list[float]:
     return [corpus.get("weight", 1.0) for corpus in settings["train"]]
 
 
-def _keep_splits(out: Path, older: dict[str, Any], settings: dict[str, Any]) -> None:
-    for split in ("valid", "test"):
-        before = [corpus["path"] for corpus in older.get("settings", {}).get(split, [])]
-        if before and not settings.get(split):
-            given = " ".join(f"--{split} {path}" for path in before)
-            raise MacaronError(
-                f"{out} has a {split} split, which would be lost: nothing is given for it now. Add {given} "
-                f"(in a recipe: [[data.{split}]]), choose another --out, or remove the folder first."
-            )
-
-
 def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     """The manifest of an existing prepared folder; a folder that is not one is left alone."""
     out = out.absolute()
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
-    if not (out / MANIFEST).is_file():
-        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. {_ELSEWHERE}")
+    require((out / MANIFEST).is_file(), f"{out} exists and was not written by 'macaron prepare'. {_ELSEWHERE}")
     try:
         older = read_manifest(out)
     except MacaronError:  # of an older version, or damaged: it is replaced
         return {}
     held = older.get("kind", "pairs")
-    if held != kind:
-        raise MacaronError(f"{out} holds {KINDS[held]}. {_ELSEWHERE}")
+    require(held == kind, f"{out} holds {KINDS[held]}. {_ELSEWHERE}")
     return older
 
 

@@ -61,8 +61,7 @@ def gather(
         _fetch(settings, absent, downloads, progress, workers)
         files, missing, absent = search()
         missing += [str(settings.root / item.path) for item in absent]  # fetched a moment ago
-    if missing:
-        raise MacaronError("these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
+    require(not missing, "these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
     known = {entry["file"]: entry for entry in older.get("inputs", [])}
     fingerprints = []
     for each in chain.from_iterable(files[split] for split in SPLITS if split in files):
@@ -72,7 +71,6 @@ def gather(
 
 
 def _find_corpora(settings: PairsSettings) -> Found:
-    """Two files for each prefix. A missing one is named with the endings that were tried."""
     tried = ", ".join(ending for ending in ENDINGS if ending)
     found: SplitFiles = {}
     missing: list[str] = []
@@ -102,7 +100,6 @@ def _find_corpora(settings: PairsSettings) -> Found:
 
 
 def _find_texts(settings: TextSettings) -> Found:
-    """Files and patterns; files in the order of their names."""
     fetched = (*settings.fetch, *settings.wikipedia)
     absent = [item for item in fetched if not (settings.root / item.path).is_file()]
     to_come = [settings.root / item.path for item in absent]
@@ -139,7 +136,7 @@ def _fetch(
     workers: int | None,
 ) -> None:
     """Fetch and unpack what is missing. Every download is noted in ``records``, by the name of its file."""
-    root, downloads = settings.root, settings.downloads_folder
+    root, downloads = settings.root, settings.downloads or settings.root / "downloads"
     whole = os.path.abspath(root)
     for item in absent:  # files that are there are read from anywhere
         inside = Path(os.path.abspath(root / item.path)).is_relative_to(whole)
@@ -214,8 +211,7 @@ class _Note(TypedDict):
 
 def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
     """Fetch a file, as ``PATH.part`` until it is complete and right; resumed if the server's file is still the same."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise MacaronError(f"{url}: only http and https addresses are fetched")
+    require(urlsplit(url).scheme in ("http", "https"), f"{url}: only http and https addresses are fetched")
     part, note = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
     failures = 0
     with alone(path, path.with_name(f".{path.name}{LOCK}")), progress.step(f"fetching {path.name}", "bytes") as step:

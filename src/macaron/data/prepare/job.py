@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import FORMAT, DataKind
-from macaron.data.prepare.cleaning import RULES, AlignedFiles, CleanedChunk, chunks, clean_pairs, clean_text
+from macaron.data.prepare.cleaning import RULES, AlignedFiles, chunks, clean_pairs, clean_text, pipeline_of
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.processes import Progress, Workers
 from macaron.text.extension import extended, repeated_words
+from macaron.text.pipeline import MOSES_SETTINGS
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import chosen_size
 
@@ -92,12 +93,9 @@ class PrepareJob:
         cleaned = CleanedSplit(self.work / f"cleaned-{split}")
         cleaned.folder.mkdir()
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
-        settings = self.settings
-        task: partial[CleanedChunk] = (
-            partial(clean_text, settings=settings)
-            if isinstance(settings, TextSettings)
-            else partial(clean_pairs, settings=settings, strict=strict, keep_text=keep_text)
-        )
+        more = {} if self.is_text else {"strict": strict, "keep_text": keep_text}
+        clean: Any = clean_text if self.is_text else clean_pairs
+        task = partial(clean, settings=self.settings, **more)
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
             texts = [f"text{ending}" for ending in self.endings if keep_text]
@@ -140,13 +138,10 @@ class PrepareJob:
                 step(len(roles))
             kept = Counter({role: int((roles == role).sum()) for role in (TRAIN, VALID, DUPLICATE, OVERLAP)})
             train.dropped.update(duplicate=kept[DUPLICATE], overlap=kept[OVERLAP])
-        if not kept[TRAIN]:
-            listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
-            raise MacaronError(
-                f"{names}: nothing is left to train on: of {counts['paragraphs'] or counts['read']:,} "
-                f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
-                "loosen the rules in [data]."
-            )
+        listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
+        given = f"{counts['paragraphs']:,} paragraphs" if self.is_text else f"{counts['read']:,} pairs"
+        nothing = f"{names}: nothing is left to train on: of {given} everything was dropped ({listed})"
+        require(kept[TRAIN] > 0, f"{nothing}. Look at the files, or loosen the rules in [data].")
         if settings.holds_out:
             wanted = settings.valid_every
             if not kept[VALID]:
@@ -155,10 +150,9 @@ class PrepareJob:
                 raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
-                self.progress.say(
-                    f"no corpus to validate on was given: about one in {share} is held out, {kept[VALID]:,} in all "
-                    "(data.valid_every sets the share; 0: none)"
-                )
+                about = f"about one in {share} is held out, {kept[VALID]:,} in all"
+                why = f"no corpus to validate on was given: {about}"
+                self.progress.say(f"{why} (data.valid_every sets the share; 0: none)")
         return kept
 
     # Step 3
@@ -172,8 +166,9 @@ class PrepareJob:
         with self.progress.step("counting words", self.unit) as step:
             words, rows = count_words(self.workers, train.parts)
             step(rows)
+        more = settings.extend_vocab or 0
         if self.given is not None:
-            wanted = len(self.given) + (settings.extend_vocab or 0)
+            wanted = len(self.given) + more
         elif settings.vocab_size != "auto":
             wanted = settings.vocab_size
         else:
@@ -182,22 +177,18 @@ class PrepareJob:
         with self.progress.step("learning subwords", "words") as step:
             step(len(words))
             if self.given is not None:
-                more = settings.extend_vocab or 0
                 tokenizer = extended(self.given, words, more, settings.vocab_multiple, settings.tags)
             else:
-                source_lang, target_lang = settings.languages
+                pipeline = pipeline_of(settings)
                 tokenizer = MacaronTokenizer.train(
                     repeated_words(words, settings.pipeline == "raw"),
                     wanted,
                     pipeline=settings.pipeline,
                     kind=settings.vocabulary,
-                    source_lang=source_lang,
-                    target_lang=target_lang,
-                    lower=settings.lower,
-                    normalize=settings.normalize,
                     prepared=True,
                     pad_to_multiple=settings.vocab_multiple,
                     tags=settings.tags,
+                    **{name: getattr(pipeline, name) for name in MOSES_SETTINGS},
                 )
         tokenizer.save_pretrained(self.folder / "tokenizer")
         if len(tokenizer) < wanted:

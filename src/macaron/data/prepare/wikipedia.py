@@ -18,7 +18,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from xml.etree import ElementTree
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import atomic_file, open_binary
 from macaron.limits import Bounded
 from macaron.processes import Progress, Workers
@@ -50,8 +50,7 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
             file.write(text)
             articles += count
             step(count)
-        if not articles:
-            raise MacaronError(f"{dump}: there is no article in it. {IS_IT}")
+        require(bool(articles), f"{dump}: there is no article in it. {IS_IT}")
     return articles
 
 

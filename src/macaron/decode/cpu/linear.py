@@ -29,10 +29,7 @@ _AS_FLOAT: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
 
 
 class Direct(nn.Module):
-    """A module that is called without looking for hooks, and whose sub-modules are ordinary attributes.
-
-    For one sentence, each of these costs a tenth of a product.
-    """
+    """A module without hooks, whose sub-modules are plain attributes: each of both costs a tenth of a product."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As ``forward``."""
@@ -84,8 +81,7 @@ def product(kernel: Callable[..., Tensor], *args: Any) -> Tensor:
 class PackedLinear(Direct):
     """``c (x W^T + b)`` in float32.
 
-    :param weight: (O, I)
-    :param bias: (O,)
+    :param weight: (O, I); ``bias`` is (O,)
     :param relu: apply ReLU; not together with ``onto``
     :param nonnegative: x has no negative numbers (used in int8 only)
     :param coefficient: c, of the sub-step whose last product this is
@@ -217,10 +213,7 @@ def activation_levels() -> int:
 
 
 def _rounding_kernel() -> Any:
-    """fbgemm's product of float32 rows, which it rounds itself, and an int8 matrix; None where there is none.
-
-    It is for processors without VNNI, for which oneDNN has no packed kernel.
-    """
+    """fbgemm's product of float32 rows, which it rounds, and an int8 matrix: for processors without VNNI, or None."""
     packs = torch.backends.quantized.engine in ("x86", "fbgemm") and activation_levels() == _SEVEN_BITS
     packs &= hasattr(torch, "_make_per_channel_quantized_tensor")
     found = getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None) if packs else None

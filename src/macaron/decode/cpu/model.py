@@ -106,11 +106,7 @@ class RowLayer(Direct, SchemeLayer):
 
 
 class RowSubLayer(Direct, SubLayer):
-    """A `SubLayer` of rows.
-
-    :param coefficient: of all its sub-steps, to become part of its last matrix; None if they differ, or if the
-        integrator has several stages
-    """
+    """A `SubLayer` of rows. The coefficient of all its sub-steps is part of its last matrix; None if they differ."""
 
     def __init__(self, plain: SubLayer, linear: PackedClass, coefficient: float | None) -> None:
         nn.Module.__init__(self)

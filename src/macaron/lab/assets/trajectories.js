@@ -15,7 +15,7 @@
   function show() {
     const index = Number(at("steps").value);
     const count = steps[index] === 1 ? "1 step" : `${steps[index]} steps`;
-    const shown = groups[Number(at("group").value)].schemes.map((scheme) => scheme.trajectories[index]);
+    const shown = groups[Number(at("group").value)].schemes.map((trajectories) => trajectories[index]);
     shown.forEach(({ nodes, error, ratio }, i) => {
       drawn[i].querySelector(".line").setAttribute("d", nodes.map(line).join(""));
       drawn[i].querySelector(".nodes").setAttribute("d", nodes.map(dots).join(""));

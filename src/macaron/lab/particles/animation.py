@@ -1,13 +1,11 @@
-"""Particles as a still figure and as an animation.
-
-They show sub-steps only: the final norm contracts the raw states so much that nothing else would be visible.
-"""
+"""Particles as a figure and an animation: sub-steps only, beside which the final norm would hide everything."""
 
 import io
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -19,11 +17,7 @@ from macaron.lab.particles.trace import END, MEANING
 #: The same as on the pages: distinct to colour-blind readers.
 COLOURS = {"F": "#0072B2", "G": "#D55E00", "H": "#009E73"}
 INK, PALE = "#222222", "#8A8A8A"
-STYLE = {
-    **{"font.size": 9, "axes.titlesize": 10, "text.parse_math": False},
-    **{"axes.grid": True, "axes.axisbelow": True, "grid.color": "#E6E6E6", "axes.edgecolor": PALE},
-    **{"axes.spines.top": False, "axes.spines.right": False, "xtick.labelsize": 7, "ytick.labelsize": 7},
-}
+STYLE = Path(__file__).parents[1] / "assets" / "particles.mplstyle"
 #: Height of a panel divided by its width.
 SHAPE = 0.75
 #: The animation: images per sub-step and in all at most.
@@ -31,10 +25,7 @@ IMAGES_PER_STEP, MAX_IMAGES = 6, 96
 
 
 class Track:
-    """One panel: a part of a model, in frames without the final norm.
-
-    ``points`` are (frames, T, 2); ``times``, (frames,), are from 0 to 1.
-    """
+    """One panel: a part of a model without the final norm; points (frames, T, 2), and times (frames,) from 0 to 1."""
 
     def __init__(self, model: str, part: Mapping[str, Any], view: View) -> None:
         self.frames = [frame for frame in part["frames"] if frame["operator"] != END]
@@ -55,7 +46,7 @@ def tracks(data: Mapping[str, Any], view: View = "raw") -> list[list[Track]]:
 def _drawing() -> Iterator[None]:
     import matplotlib
 
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    with matplotlib.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # characters that the font lacks
         yield
 

@@ -164,10 +164,7 @@ def frame_times(frames: Sequence[Mapping[str, Any]], layers: int, deepest: int) 
 
 @torch.no_grad()
 def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list[Any] | None:
-    """For every frame and particle the predicted words and their probabilities in percent.
-
-    The best word, and the next two if they do not round to 0.
-    """
+    """For every frame and particle the best predicted words in per cent: one, and the next two if they are not 0."""
     if part.lens is None:
         return None
     plain = part.trace.stack.norm is None

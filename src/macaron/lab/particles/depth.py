@@ -87,7 +87,6 @@ def participation(state: Tensor) -> float:
 
 
 def _field(terms: Sequence[Term], context: Context, x: Tensor, stage: int = 0) -> Tensor:
-    """The weighted sum of the fields of sub-steps."""
     total = torch.zeros_like(x)
     for share, step in terms:
         sublayer, coefficient = step.sublayer, step.move.coefficient
@@ -107,10 +106,7 @@ def _terms(steps: Sequence[SubStep]) -> dict[str, list[Term]]:
 
 
 def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, VectorField]:
-    """The field of each operator over a layer: the sum over its applications, weighted by their coefficients.
-
-    For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
-    """
+    """The field of each operator over a layer: the sum over its applications, such as (G1 + G2) / 2 for Macaron's G."""
     return {operator: partial(_field, terms, context) for operator, terms in _terms(steps).items()}
 
 

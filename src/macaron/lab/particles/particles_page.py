@@ -15,11 +15,8 @@ from macaron.lab.particles.projection import VIEWS, View
 
 STYLES = ("particles.css",)
 SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
-#: Normalised first: the raw states of a trained model are often one cluster and a single distant word.
-VIEW_CHOICES: tuple[View, ...] = ("normalised", "raw")
 
-#: An operator's name, its effect on particles, its name in networks if different, and the colour of its curves (that of
-#: --op-F, --op-G, --op-H).
+#: An operator's name, its effect on particles, its name in networks if different, the colour of its curves.
 OPERATORS = {
     "G": ("Convection", "each word by itself", "feed-forward", 1),
     "F": ("Diffusion", "words attract words", "self-attention", 0),
@@ -41,7 +38,8 @@ def particles_page(data: Data) -> str:
     body = asset("particles.html").format(
         legend=_legend(models),
         parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
-        views=_switch("view", "View of the states", VIEW_CHOICES),
+        # The raw states of a trained model are often one cluster and a single distant word: they come second.
+        views=_switch("view", "View of the states", VIEWS[::-1]),
         count=len(models),
         panels="".join(panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models),
         readouts="".join(f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names),
@@ -49,10 +47,8 @@ def particles_page(data: Data) -> str:
         depth=section("Over depth", *(_depth_charts(models, part, len(parts) > 1) for part in parts), id="depth"),
         models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
     )
-    lead = Raw(
-        f"Each point is a word of “{escape(data['sentence'])}” in {' and '.join(f'<b>{name}</b>' for name in names)}. "
-        "Every layer moves all points in a few sub-steps."
-    )
+    shown = {"sentence": escape(data["sentence"]), "models": " and ".join(f"<b>{name}</b>" for name in names)}
+    lead = Raw(note("particles", "lead", **shown))
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
     return render_page(
         "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": packed}

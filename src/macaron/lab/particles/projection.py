@@ -39,10 +39,7 @@ class Projection:
 
 
 def fit(states: Array) -> Projection:
-    """Project all states (frames, T, D) on their principal axes.
-
-    The largest loading of each axis is positive, so that the same states give the same picture.
-    """
+    """Project all states (frames, T, D) on their principal axes; signs are fixed: the same states, the same picture."""
     frames, tokens, size = states.shape
     flat = states.reshape(-1, size) - states.reshape(-1, size).mean(0)
     _, values, axes = np.linalg.svd(flat, full_matrices=False)

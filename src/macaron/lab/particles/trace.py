@@ -55,11 +55,7 @@ class LayerTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """A sentence traced through a stack.
-
-    :param frames: the last one is the output of the stack
-    :param layers: without the prologue and epilogue of the stack
-    """
+    """A sentence traced through a stack: the last frame is its output, layers are without prologue and epilogue."""
 
     stack: Stack
     frames: list[Frame]
@@ -81,10 +77,7 @@ class Trace:
 
 @torch.no_grad()
 def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
-    """Trace one sentence through a stack.
-
-    :param forward: runs the model on the sentence, a batch of one, so that it calls the stack once
-    """
+    """Trace one sentence through a stack, which ``forward`` calls once, with a batch of one."""
     calls: list[Any] = []
     handle = stack.register_forward_pre_hook(lambda _, args: calls.append(args[:2]))
     try:
@@ -143,10 +136,7 @@ def _frames(layer: LayerTrace, stack: Stack, context: Context) -> Iterator[Frame
 
 
 def _attention(step: SubStep, context: Context) -> Tensor:
-    """The attention weights (T, S) of a sub-step: the mean over heads, weighted over the integrator's stages.
-
-    The sub-step is evaluated again: an attention that returns its weights rounds differently.
-    """
+    """The mean attention (T, S) of a sub-step over heads and stages, evaluated again, since weights change rounding."""
     stages: list[tuple[str, Tensor]] = []
     tableau = step.layer.tableau
     step.sublayer(step.before, step.move.coefficient, tableau, replace(context, weights=stages), 0)

@@ -32,9 +32,7 @@ PartName = Literal["encoder", "decoder"]
 #: Marks where a piece is joined to its neighbour: ``unter· richt`` or ``unter ·richt``, depending on the vocabulary.
 JOINT = "·"
 START = "[start]"
-_NETWORKS: dict[TokenizerKind, Any] = {
-    **{"translation": TranslationModel, "encoder": EncoderForMaskedLM, "language": LanguageModel}
-}
+_NETWORKS = {"translation": TranslationModel, "encoder": EncoderForMaskedLM, "language": LanguageModel}
 _NAMES = {"<s>": "[s]", "<pad>": "[pad]", "</s>": "[end]", "<unk>": "[unknown]", "<mask>": "[mask]", "<cls>": "[cls]"}
 
 
@@ -83,11 +81,12 @@ class TracedModel:
         self.kind: TokenizerKind = model_kind(folder)
         heads = ENCODER_HEADS if self.kind == "encoder" else ()
         self.model, missing = load_model(folder, _NETWORKS[self.kind], torch.float32, heads)
-        self.lens: tuple[Any, str | None] = (None, None)
-        if not missing:  # a classifier has no head for masked words
-            encodes = self.kind == "encoder"
-            head = self.model.mlm_logits if encodes else self.model.logits
-            self.lens = (head, note("particles", "masked" if encodes else "shared"))
+        self.lenses: dict[PartName, tuple[Any, str | None]] = {"encoder": (None, None)}
+        if self.kind != "encoder":
+            self.lenses["encoder"] = (self.model.logits, note("particles", "shared"))
+            self.lenses["decoder"] = (self.model.logits, note("particles", "next"))
+        elif not missing:  # a classifier has no head for masked words
+            self.lenses["encoder"] = (self.model.mlm_logits, note("particles", "masked"))
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.folder = folder
@@ -100,15 +99,12 @@ class TracedModel:
         self._check(ids, 2 if self.kind == "encoder" else 1, "the sentence")
         source, sources = list(map(self.labels, ids)), torch.tensor([ids])
         found: list[TracedPart] = []
+        output = made = None
         if self.kind == "language":
-            traced = trace(model.decoder, lambda: model.decode(sources))
-            scheme, lens = model.config.encoder_scheme_value(), note("particles", "next")
-            return TracedSentence(self, source, [TracedPart("decoder", scheme, source, traced, model.logits, lens)])
-        if "encoder" in parts:
+            found.append(self._part("decoder", source, model.decoder, lambda: model.decode(sources)))
+        elif "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
-            traced = self._trace(stack, lambda: encode(sources))
-            found.append(TracedPart("encoder", model.config.encoder_scheme_value(), source, traced, *self.lens))
-        output: str | None = None
+            found.append(self._part("encoder", source, stack, lambda: encode(sources)))
         if translates and "decoder" in parts:
             translator = Translator(model, self.tokenizer)
             longest = min(translator.settings.max_length, self.limit - 1)
@@ -122,18 +118,18 @@ class TracedModel:
             shifted = torch.tensor([[2 if start is None else start, *words[:-1]]])
             with torch.no_grad():
                 memory = model.encode(sources)
-            traced = self._trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
-            scheme = model.config.decoder_scheme_value()
-            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, note("particles", "next")))
-            target = output if target is None else target
-        return TracedSentence(self, source, found, output, target)
+            found.append(self._part("decoder", tokens, model.decoder, lambda: model.decode(shifted, memory)))
+            made = output if target is None else target
+        return TracedSentence(self, source, found, output, made)
 
-    def _trace(self, stack: Stack, forward: Callable[[], Any]) -> Trace:
-        traced = trace(stack, forward)
+    def _part(self, name: PartName, tokens: list[str], stack: Stack, forward: Callable[[], Any]) -> TracedPart:
+        traced, config = trace(stack, forward), self.model.config
         if not all(bool(frame.state.isfinite().all()) for frame in traced.frames):
             raise not_finite(self.folder)
-        return traced
+        other = name == "decoder" and self.kind == "translation"
+        scheme = config.decoder_scheme_value() if other else config.encoder_scheme_value()
+        return TracedPart(name, scheme, tokens, traced, *self.lenses[name])
 
     def _check(self, ids: Sequence[int], specials: int, what: str) -> None:
         """Refuse an empty or too long text; ``specials`` is the number of special tokens that every text has."""
@@ -141,9 +137,7 @@ class TracedModel:
             raise MacaronError(f"{self.path}: {what} has no tokens in this model's vocabulary. Give some words.")
         if len(ids) > self.limit:
             why = "the model's positions" if self.limit < MAX_TOKENS else "more would not be legible"
-            raise MacaronError(
-                f"{self.path}: {what} has {len(ids)} tokens; at most {self.limit} are allowed ({why}). Shorten it."
-            )
+            raise MacaronError(f"{self.path}: {what} has {len(ids)} tokens; {self.limit} are allowed ({why})")
 
 
 class TokenLabels:

@@ -82,11 +82,10 @@ class GlueResults:
         return {name: self._summarise(name, best) for name in TASKS if (best := self.best(name)) is not None}
 
     def _summarise(self, task: str, best: Record) -> dict[str, Any]:
+        records = [record for record in self.records.values() if record["task"] == task]
         settings: dict[str, list[Record]] = {}
-        for record in self.records.values():
-            if record["task"] == task:
-                settings.setdefault(record["setting"], []).append(record)
-        records = [record for those in settings.values() for record in those]
+        for record in records:
+            settings.setdefault(record["setting"], []).append(record)
         # Compare only settings with the most seeds.
         most = max(map(len, settings.values()))
         full = {name: those for name, those in settings.items() if len(those) == most}
@@ -142,10 +141,9 @@ def table(summary: dict[str, Any], title: str) -> str:
     for name, each in summary.items():
         low, high = each["score"]["min"], each["score"]["max"]
         diverged = f", {each['diverged']} diverged" if each["diverged"] else ""
-        lines.append(
-            f"- {TASKS[name].title}: {each['setting']}, seeds {low:.1f} to {high:.1f}; {each['runs']} runs of "
-            f"{each['settings_tried']} setting(s){diverged}; best run {each['best_run']['run']}"
-        )
+        seeds_of = f"{each['setting']}, seeds {low:.1f} to {high:.1f}"
+        tried = f"{each['runs']} runs of {each['settings_tried']} setting(s){diverged}"
+        lines.append(f"- {TASKS[name].title}: {seeds_of}; {tried}; best run {each['best_run']['run']}")
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ from macaron.data.glue import (
     write_submission,
 )
 from macaron.device import choose_device
-from macaron.errors import Interrupted, MacaronError, same_command
+from macaron.errors import Interrupted, require, same_command
 from macaron.files import remove, write_json, write_text
 from macaron.json_files import Record, read_json
 from macaron.models.load import find_folder
@@ -81,10 +81,10 @@ def run_glue(
                         f"[{number}/{len(plan)}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left"
                     )
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped; {len(results.records)} finished runs are kept in {results.path}, and only missing ones "
-                f"will be done. Continue with: {same_command('--resume')}"
-            ) from None
+            finished = (
+                f"{len(results.records)} finished runs are kept in {results.path}, and only missing ones will be done"
+            )
+            raise Interrupted(f"stopped; {finished}. Continue with: {same_command('--resume')}") from None
     return _finish(glue_workers[0], results, plan, progress, str(model))
 
 
@@ -92,11 +92,10 @@ def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress:
     planned = {job.name for job in plan}
     best = {name: record for name in TASKS if (record := results.best(name)) is not None}
     for name, record in best.items():
-        if not (worker.run / "models" / name / "config.json").is_file():
-            raise MacaronError(
-                f"{worker.run / 'models' / name} is missing, the model of {record['run']}. Remove the lines of "
-                f"{name} from {results.path} and continue with --resume."
-            )
+        model = worker.run / "models" / name
+        remedy = f"Remove the lines of {name} from {results.path} and continue with --resume."
+        there = (model / "config.json").is_file()
+        require(there, f"{model} is missing, the model of {record['run']}. {remedy}")
     remove(worker.run / "candidates")
     submission = _submit(worker, best, progress.say)
     summary = results.summary()
@@ -119,10 +118,7 @@ def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress:
 
 
 def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], None]) -> dict[str, Any]:
-    """Predict the test sets with the best models and write the zip.
-
-    Predictions that the same model made for the same texts before are reused.
-    """
+    """Write the zip. Predictions that the same model made for the same texts before are reused."""
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
     known: dict[str, Any] = read_json(stamps, dict[str, _Stamp], "Remove it.") if stamps.is_file() else {}
@@ -167,17 +163,13 @@ def _check_same(out: Path, results: GlueResults, identity: dict[str, Any], facts
     changed = [
         f"{key} was {before.get(key)!r}, is {value!r}" for key, value in identity.items() if before.get(key) != value
     ]
-    if changed:
-        raise MacaronError(
-            f"{out} holds runs of another kind: {'; '.join(changed)}. Use the old values, or another --out."
-        )
+    other = f"{out} holds runs of another kind: {'; '.join(changed)}"
+    require(not changed, f"{other}. Use the old values, or another --out.")
     for record in results.records.values():
         fact = facts.get(record["task"])
-        if fact is not None and record.get("data") != fact.known["data"]:
-            raise MacaronError(
-                f"{out}: the run {record['run']} was trained or scored on other data than --data has now. Use the "
-                "old data, or give another --out."
-            )
+        same = fact is None or record.get("data") == fact.known["data"]
+        other = f"{out}: the run {record['run']} was trained or scored on other data than --data has now"
+        require(same, f"{other}. Use the old data, or give another --out.")
 
 
 def devices(name: str, workers: int | None) -> tuple[str, ...]:

@@ -85,9 +85,8 @@ def make_plan(
 class TaskFacts:
     """What is known of a task's files before anything is trained.
 
-    :param known: part of every record: ``data``, the fingerprints of the training and development sets, and
-        ``constant``, the scores of the training set's most frequent answer on dev: a model with no better scores has
-        learned nothing
+    :param known: part of every record: ``data``, the fingerprints of the sets, and ``constant``, the scores of the most
+        frequent answer on dev: a model with no better scores has learned nothing
     """
 
     examples: int
@@ -163,7 +162,6 @@ class GlueWorker:
         }
 
     def _data(self, job: Job) -> tuple[Encoded, dict[str, Encoded]]:
-        """The task's examples as tokens; those of one task are kept in memory."""
         key = (job.task, job.objective)
         if self._held is None or self._held[0] != key:
             self._held = None
@@ -203,10 +201,9 @@ def run_jobs(
                 try:
                     record = future.result()
                 except BrokenProcessPool:
-                    raise ProcessLost(
-                        f"a process has ended (exit code {processes.lost()}) during {names}; -9 usually means that "
-                        "memory ran out. The finished runs are kept: continue with --resume."
-                    ) from None
+                    ended = f"a process has ended (exit code {processes.lost()}) during {names}"
+                    hint = "-9 usually means that memory ran out. The finished runs are kept: continue with --resume."
+                    raise ProcessLost(f"{ended}; {hint}") from None
                 except (MacaronError, OSError) as error:  # a full disk, a file removed
                     raise MacaronError(f"{job.name}: {error}") from error
                 advance(record["updates"])
