@@ -88,10 +88,12 @@ def test_another_length_would_move_its_beginning(recipe: Path, whole: Path, serv
 def test_a_run_fitted_to_its_minutes(recipe: Path, server: Any, metrics: Any, tmp_path: Path):
     run = tmp_path / "run"
     limits = ("--set", "train.max_updates=", "--set", "train.max_minutes=0.05")
-    server.run("train", recipe, "--out", run, *SIMCUT, *limits)
+    # Early: where other programs take the processor, the time may be over before the planned updates are.
+    early = ("--set", "train.consistency_from=0.1")
+    server.run("train", recipe, "--out", run, *SIMCUT, *limits, *early)
     planned = load_toml(run / "recipe.toml")[0]["train"]["max_updates"]
     found = [record["divergence"] > 0 for record in metrics(run) if "divergence" in record]
-    assert found == [number / planned >= 0.4 for number in range(len(found))]
+    assert found == [number / planned >= 0.1 for number in range(len(found))]
     assert True in found
 
 
