@@ -89,6 +89,11 @@ def test_at_a_time_they_are_those_of_one_after_the_other(recipe: Path, alone: tu
     assert again.stdout == done.stdout
     assert "4 of 4 runs are finished" in again.stderr
     assert {path: path.stat().st_mtime_ns for path in before} == before
+    # Another recipe in the same folders would be other twins.
+    other = subprocess.run([*arguments, "--set", "train.warmup=3"], capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert "was started with another recipe" in other.stderr
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])

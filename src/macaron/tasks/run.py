@@ -78,8 +78,10 @@ def finished(recipe: Recipe, out: Path) -> bool:
     stored = out / "recipe.toml"
     if not stored.is_file():
         return False
-    recipe = kept(recipe, recipe_from(*load_toml(stored)))
-    _check(recipe, out, resume=True)
+    before = recipe_from(*load_toml(stored))
+    recipe = kept(recipe, before)
+    if checkpoints(out / "checkpoints"):
+        _check(recipe, before, out)
     return _is_finished(recipe, out)
 
 
