@@ -1,6 +1,7 @@
 """The page of a comparison, of real small runs, in a real browser."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "Macaron <b>&": ["model.scheme=strang-gfg"],
         "other": ["train.learning_rate=0.002"],
         "second seed": ["model.scheme=lie-fg", "train.seed=2"],
+        "third seed": ["model.scheme=lie-fg", "train.seed=3"],
+        "Macaron-2": ["model.scheme=strang-gfg", "train.seed=2"],
+        "Macaron-3": ["model.scheme=strang-gfg", "train.seed=3"],
     }.items():
         found[name] = folder / name.replace(" ", "-").replace("<b>&", "b")
         run(load_recipe(recipe, changes), found[name], False)
@@ -81,9 +85,18 @@ def unfair_file(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     return out
 
 
+@pytest.fixture(scope="module")
+def seeds_file(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two kinds of three seeds, whose losses are tested, too."""
+    out = tmp_path_factory.mktemp("pages") / "seeds.html"
+    chosen = [runs[name] for name in runs if name != "other"]
+    write_comparison(chosen, None, "test", out, trials=300)
+    return out
+
+
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["laptop", "phone"])
-def test_readable(open_page, assert_readable, page_file, unfair_file, width, height):
-    for file in (page_file, unfair_file):
+def test_readable(open_page, assert_readable, page_file, unfair_file, seeds_file, width, height):
+    for file in (page_file, unfair_file, seeds_file):
         page = open_page(file, width=width, height=height)
         for details in page.query_selector_all("summary"):
             details.click()
@@ -182,3 +195,24 @@ def test_every_model_has_its_column_on_a_phone(open_page, page_file):
         boxes = [cells.nth(i).bounding_box() for i in range(cells.count())]
         assert boxes
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+
+
+def test_the_validation_loss_stands_beside_the_scores(open_page, seeds_file):
+    page = open_page(seeds_file)
+    assert re.match(
+        r"(Decided by|By) (sacreBLEU|validation nll): over 3 seeds", page.locator(".verdict p").inner_text()
+    )
+    scores = page.locator("#scores")
+    titles = [name for metric in ("sacreBLEU", "validation nll") for name in (metric, f"Difference in {metric}")]
+    assert scores.locator(".chart-title, figcaption, h3").all_inner_texts()[:4] == titles
+    assert re.search(r"validation nll\s+\d\.\d{4} ± 0\.\d{4}", scores.locator("table").first.inner_text())
+    over_seeds = scores.locator("table").nth(2)
+    heads = over_seeds.locator("thead th").all_inner_texts()
+    assert heads[4:7] == ["Hedges' g", "g, low", "g, high"]
+    row = over_seeds.locator("tbody tr", has_text="validation nll")
+    assert row.count() == 1
+    # The numbers of the interval are inside a phone's screen.
+    page = open_page(seeds_file, width=390, height=844)
+    for number in page.locator("#scores .dots .number").all():
+        box = number.bounding_box()
+        assert box["x"] + box["width"] <= 390

@@ -87,14 +87,14 @@ def test_compare(twins: Path, tmp_path: Path):
     assert done.stderr.count(": stored translations (") == 2
     # Each system with its size, updates, loss and scores.
     assert head.split("  ")[-1].strip() == "tokenised BLEU"
-    assert head.split() == ["parameters", "updates", "valid", "loss", "sacreBLEU", "chrF2", "tokenised", "BLEU"]
+    assert head.split() == ["parameters", "updates", "valid", "nll", "sacreBLEU", "chrF2", "tokenised", "BLEU"]
     assert [row.split() for row in rows] == [
         [
             kind["label"],
             f"{kind['parameters']:,}",
             "4",
-            f"{kind['runs'][0]['validation_loss']:.4f}",
-            *(f"{score['mean']:.2f}" for score in kind["scores"].values()),
+            f"{kind['scores']['validation nll']['mean']:.4f}",
+            *(f"{score['mean']:.2f}" for name, score in kind["scores"].items() if name != "validation nll"),
         ]
         for kind in found["kinds"]
     ]
@@ -120,7 +120,9 @@ def test_what_evaluate_measured_is_not_measured_again(twins: Path, tmp_path: Pat
     assert [kept] == list((run / "translations").iterdir())  # the same measurement replaces it
     scores = {score["metric"]: score["score"] for score in found["scores"]}
     ours = json.loads(numbers.read_text())["kinds"][0]["scores"]
-    assert {metric: each["mean"] for metric, each in ours.items()} == scores
+    summary = json.loads((run / "summary.json").read_text())
+    loss = summary["candidate_nll"][summary["final_model"]]
+    assert {metric: each["mean"] for metric, each in ours.items()} == {**scores, "validation nll": loss}
     # The page of the run has them, once; not those of another model that the run had before.
     assert macaron("report", run, "--no-samples").returncode == 0
     text = (run / "report.html").read_text()

@@ -139,7 +139,12 @@ def test_a_model_without_case_is_never_called_cased(lowered: tuple[Path, Path], 
     own = "the model's moses tokens of normalised text"
     definitions = {score["metric"]: score["definition"] for score in found["scores"]}
     assert definitions["tokenised BLEU"] == f"tokenised BLEU (case-insensitive, {own}, compound-split no)"
-    assert "case:mixed" in definitions["sacreBLEU"]
+    # sacreBLEU, too; the name says so, wherever a score is shown.
+    assert list(definitions) == ["sacreBLEU (lc)", "chrF2", "tokenised BLEU"]
+    assert "case:lc" in definitions["sacreBLEU (lc)"]
+    printed = evaluate(model, *files, "--device", "cpu").stdout.splitlines()
+    assert printed[2].startswith("sacreBLEU (lc) ")
+    assert "|case:lc|" in printed[2]
 
 
 def test_refusals(raw: tuple[Path, Path], moses: tuple[Path, Path], tmp_path: Path):

@@ -94,3 +94,24 @@ def test_cased_means_that_case_counts(lower: bool, normalize: bool):
     else:
         parrot.ids = tokenizer.encode_lines([line.lower() for line in references], side="target")
         assert evaluate_lines(parrot, ["a", "b"], references, "en").scores[-1].score < 100
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_sacrebleu_without_case_where_the_recipe_says_so(said: bool):
+    """decode.lower travels with the model; --cased and what a comparison asks for come first."""
+    references = ["The house is near Berlin .", "We see THE houses here ."]
+    tokenizer = MacaronTokenizer.train([], 300, target_lines=references * 3, pipeline="raw")
+    parrot: Any = Parrot(tokenizer, references)
+    parrot.model.config.evaluation["lower"] = said
+    parrot.ids = tokenizer.encode_lines([line.lower() for line in references], side="target", add_special_tokens=False)
+
+    def scored(**options: Any) -> tuple[str, float]:
+        found = evaluate_lines(parrot, ["a", "b"], references, "en", **options)
+        assert found.scores[0].metric == ("sacreBLEU (lc)" if found.definition.get("caseless") else "sacreBLEU")
+        assert ("|case:lc|" in found.scores[0].definition) == ("caseless" in found.definition)
+        return found.scores[0].metric, found.scores[0].score
+
+    assert scored() == (scored(caseless=True) if said else scored(lower=False))
+    assert scored(lower=False)[0] == "sacreBLEU"
+    assert scored(lower=False)[1] < 60
+    assert scored(caseless=True) == ("sacreBLEU (lc)", pytest.approx(100))

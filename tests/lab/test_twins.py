@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import re
 import shlex
 import signal
@@ -17,57 +16,17 @@ import pytest
 from safetensors.torch import load_file
 
 from macaron.data.manifest import read_manifest
-from macaron.data.prepare import prepare
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
 from macaron.models import EncoderForPreTraining, TranslationConfig, TranslationModel, preset
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
-from macaron.recipe import Recipe, configuration, data_recipe, load_recipe
+from macaron.recipe import Recipe, configuration, load_recipe
 from macaron.settings import write_toml
 from macaron.train.stopping import StopSignals
 
-RECIPE = """
-[data]
-out = "{data}"
-[model]
-preset = "macaron-tiny"
-hidden_size = 32
-num_attention_heads = 2
-intermediate_size = 128
-dropout = 0.1
-[train]
-batch_tokens = 512
-learning_rate = 0.01
-warmup = 2
-max_updates = 6
-log_every = 2
-validate_every = 3
-checkpoint_every = 3
-device = "cpu"
-[decode]
-beam = 1
-max_length = 10
-"""
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("letters")
-    generator = random.Random(1)
-    for name, lines in (("train", 200), ("valid", 12), ("test", 30)):
-        text = "".join(" ".join(generator.choices("abcdef", k=generator.randint(3, 6))) + "\n" for _ in range(lines))
-        for language in ("src", "tgt"):
-            (folder / f"{name}.{language}").write_text(text)
-    splits: dict[str, Any] = {name: [{"path": name}] for name in ("train", "valid", "test")}
-    settings = {"source_lang": "src", "target_lang": "tgt", "out": str(folder / "prepared"), "root": str(folder)}
-    settings |= {"vocab_size": 280, "remove_overlap": "none", "remove_duplicates": False, **splits}
-    data = prepare(data_recipe({"data": settings}), workers=1).data.folder
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(data=data))
-    return path
 
 
 def weights(run: Path) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
 
+    Of a model that lower-cases, sacreBLEU is computed without case, and named sacreBLEU (lc).
+
     Scores and translations of a run are kept in its folder, for macaron report and macaron compare. Of a language model
     it prints the perplexity on --data (by default its own held-out documents), or on the plain text of --source.
     """

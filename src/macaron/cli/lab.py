@@ -1,6 +1,7 @@
 """``macaron demo | doctor | report | particles | compare | twins``: the verbs of the lab."""
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +11,7 @@ from typer import Argument, Option
 from macaron.cli.early import check_early, check_recipe
 from macaron.cli.options import BatchTokens, Beam, Device, Dtype, LengthPenalty, Settings, print_table
 from macaron.errors import UsageError
-from macaron.limits import MOST_SEEDS
+from macaron.limits import MOST_PROCESSES, MOST_SEEDS
 
 if TYPE_CHECKING:
     from macaron.lab.compare.comparison import Result
@@ -125,37 +126,61 @@ def twins(
     recipe: Annotated[Path, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.")],
     out: Annotated[Path, Option(help="The folder for the runs and their page.")],
     schemes: Annotated[
-        str,
+        str | None,
         Option(
-            help="Names of `macaron ode list` or control (lie-fg with half an FFN at both ends), separated by commas. "
-            "In the decoder F becomes F H; ENCODER/DECODER gives it a scheme of its own."
+            help="Names of `macaron ode list` or control (lie-fg with half an FFN at both ends), separated by commas "
+            "(default: lie-fg,strang-gfg; with --vary the recipe's own). In the decoder F becomes F H; ENCODER/DECODER "
+            "gives it a scheme of its own."
         ),
-    ] = "lie-fg,strang-gfg",
+    ] = None,
+    vary: Annotated[list[str] | None, Option(metavar="KEY=VALUE,VALUE", help="Vary a setting (repeatable).")] = None,
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Train with seeds 1 to N; a test needs 3.")] = 1,
     budget: Annotated[int | None, Option(min=1, help="Updates of every run, instead of the recipe's limits.")] = None,
+    jobs: Annotated[int, Option(min=1, max=MOST_PROCESSES, help="The number of runs to train at a time.")] = 1,
     settings: Settings = None,
     allow_unequal: Annotated[
         bool, Option("--allow-unequal", help="Also train networks whose sizes differ by more than 0.5 %.")
     ] = False,
 ) -> None:
-    """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
+    """Train twins: equal in all but the scheme, or a setting. Stop with Ctrl-C; the same command continues."""
     from macaron.ode import scheme
-    from macaron.recipe import load_recipe
+    from macaron.recipe import Recipe, load_recipe
 
     # The recipe may have no limit. Before torch is imported: a mistake is reported at once.
     limit = {} if budget is None else {f"--budget {budget}": f"train.max_updates={budget}"}
-    chosen = load_recipe(recipe, settings or [], options=limit)
-    names = [name.strip() for name in schemes.split(",") if name.strip()]
-    if len(names) < 2:
+    variants: list[tuple[dict[str, str], Recipe]] = []
+    for values in product(*map(_varied, vary or [])):
+        given = limit | {f"--vary {key}={text}": f"{key}={text}" for key, text in values}
+        variants.append((dict(values), load_recipe(recipe, settings or [], options=given)))
+    chosen = variants[0][1]
+    usual = "" if vary else "lie-fg,strang-gfg"
+    names = [name.strip() for name in (usual if schemes is None else schemes).split(",") if name.strip()]
+    if len(names) < 2 and not vary:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     check_recipe(chosen, out, new=False)
     for part in (part for name in names for part in name.split("/") if part != "control"):
         scheme(part)
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
-    found = make_twins(chosen, names, seeds, out, budget=budget, allow_unequal=allow_unequal).run()
+    found = make_twins(
+        chosen, names, seeds, out, variants=variants, jobs=jobs, budget=budget, allow_unequal=allow_unequal
+    ).run()
     if found is not None:
         _print(found, f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")
+
+
+def _varied(setting: str) -> list[tuple[str, str]]:
+    """The key and a value, for each value of KEY=VALUE,VALUE; values are written as for --set."""
+    key, _, text = (part.strip() for part in setting.partition("="))
+    values: list[str] = []
+    for part in text.split(","):
+        opened = values and sum(map(values[-1].count, "[{")) > sum(map(values[-1].count, "]}"))
+        values.append(f"{values.pop()},{part}" if opened else part.strip())
+    if len(values) < 2 or not all(values):
+        raise UsageError(f"--vary {setting}: give a setting and at least two values: train.learning_rate=1e-3,3e-3")
+    if key.startswith("data.") or key == "train.seed":
+        raise UsageError(f"--vary {key}: twins are trained on the same data, with the same seeds (--seeds N)")
+    return [(key, value) for value in values]
 
 
 def _print(found: "Result", files: str) -> None:

@@ -55,6 +55,7 @@ def evaluate_lines(
     state: State = "raw",
     lower: bool | None = None,
     compound_split: bool | None = None,
+    caseless: bool | None = None,
     **search: Any,
 ) -> Evaluation:
     """Translate lines as `macaron translate` does, and score them.
@@ -65,15 +66,19 @@ def evaluate_lines(
 
     :param lower: for the paper's BLEU, like ``compound_split``; default: the model's configuration; always true for
         models of lower-cased tokens
+    :param caseless: sacreBLEU without case; default: for models of lower-cased tokens, and where the configuration says
+        ``lower``, unless that is set to False here
     :param search: options of `Translator.translate_nbest`
     """
     said = translator.model.config.evaluation or {}
     pipeline = translator.tokenizer.text_pipeline
     if lower is False and lower_cases(pipeline):
         raise MacaronError(
-            "this model works on lower-cased tokens, so its tokenised BLEU cannot be cased: leave out --cased "
-            "(sacreBLEU of plain text is always cased)"
+            "this model works on lower-cased tokens, so its tokenised BLEU cannot be cased: leave out --cased"
         )
+    if caseless is None:
+        caseless = lower is not False and bool(said.get("lower", False))
+    caseless = caseless or lower_cases(pipeline)
     lower = lower_cases(pipeline) or (said.get("lower", True) if lower is None else lower)
     compound_split = said.get("compound_split", False) if compound_split is None else compound_split
     found = [best[0] for best in translator.translate_nbest(lines, nbest=1, state=state, **search)]
@@ -86,12 +91,15 @@ def evaluate_lines(
         paper = tokenised_bleu(made, wanted, lower=lower, compound_split=compound_split, tokens=kind)
     else:
         paper = paper_bleu(translations, references, language, lower=lower, compound_split=compound_split)
-    plain = (sacre_bleu(translations, references), chrf(translations, references)) if state == "raw" else ()
+    scores = [paper]
+    if state == "raw":
+        scores = [sacre_bleu(translations, references, lower=caseless), chrf(translations, references), paper]
     usual = {name: getattr(translator.settings, name) for name in ("beam", "length_penalty", "max_length")}
     searched = {name: value if search.get(name) is None else search[name] for name, value in usual.items()}
     tags = search.get("tags") or [translator.tag] * len(lines)
     text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language), tags)
-    return Evaluation(translations, searched, (*plain, paper), {"lower": lower, "compound_split": compound_split}, text)
+    definition = {"lower": lower, "compound_split": compound_split, **({"caseless": True} if caseless else {})}
+    return Evaluation(translations, searched, tuple(scores), definition, text)
 
 
 def text_digest(

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline
 
+#: SacreBLEU without case has a name of its own: its numbers are not compared with the others.
+CASELESS = "sacreBLEU (lc)"
 BLEU_ORDER = 4
 CHRF_ORDER = 6
 CHRF_BETA = 2
@@ -124,7 +126,10 @@ def split_compounds(line: str) -> str:
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = False) -> Score:
-    """SacreBLEU of plain text with its default settings (13a tokens, exponential smoothing), with its signature."""
+    """SacreBLEU of plain text with its default settings (13a tokens, exponential smoothing), with its signature.
+
+    :param lower: without case, for models that write lower-cased text; the name and the signature (case:lc) say so
+    """
     require_parallel(hypotheses, references)
     metric = sacrebleu.BLEU(lowercase=lower)
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -133,7 +138,8 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
         [str(metric.tokenizer(prepare(line.rstrip()))).split() for line in side] for side in (hypotheses, references)
     )
     definition = f"sacreBLEU {metric.get_signature()}"
-    ours = corpus_bleu(made, wanted, smoothing="exp", metric="sacreBLEU", definition=definition)
+    name = CASELESS if lower else "sacreBLEU"
+    ours = corpus_bleu(made, wanted, smoothing="exp", metric=name, definition=definition)
     # The statistics are ours, for intervals; the reported number is sacreBLEU's.
     return replace(ours, score=float(score))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from macaron import __version__
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
+from macaron.evaluate.scores import CASELESS, Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
@@ -29,6 +29,7 @@ FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
     "sacreBLEU": partial(bleu_formula, smoothing="exp"),
+    CASELESS: partial(bleu_formula, smoothing="exp"),
     "tokenised BLEU": bleu_formula,
     "chrF2": chrf_formula,
 }
@@ -75,7 +76,7 @@ class Search:
 class Evaluation:
     """Translations of a test set, how they were searched, and their scores.
 
-    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
+    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``; ``caseless`` for a sacreBLEU without case
     """
 
     translations: list[str]
@@ -145,7 +146,8 @@ class Measurement:
             if (found["format"], found["key"], found["digest"]) != (FORMAT, self.key, _digest(content)):
                 return None
             rows = {each["metric"]: np.array(each["rows"], dtype=np.int64) for each in found["scores"]}
-            if set(rows) != set(_FORMULAS) or {*map(len, rows.values()), len(found["translations"])} != {sentences}:
+            complete = rows and len(rows) == len(found["scores"]) and rows.keys() <= _FORMULAS.keys()
+            if not complete or {*map(len, rows.values()), len(found["translations"])} != {sentences}:
                 return None
             scores = []
             for each in found["scores"]:

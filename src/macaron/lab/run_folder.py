@@ -43,6 +43,7 @@ class _Summary(TypedDict, total=False):  # likewise
     final_model: str
     candidates: dict[str, _Number | None]
     candidate_scores: dict[str, _Number]
+    candidate_nll: dict[str, _Number | None]
 
 
 class RunFolder:

@@ -1,15 +1,17 @@
-"""Twins: one recipe trained with several schemes and seeds, then compared.
+"""Twins: one recipe trained with several schemes, values of settings and seeds, then compared.
 
-Under torchrun all processes train one run after the other, in one process group.
+Under torchrun all processes train one run after the other, in one process group. ``jobs`` trains several at a time.
 """
 
 import itertools
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,17 @@ import torch
 from macaron import ode
 from macaron.data.manifest import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
-from macaron.files import writing
+from macaron.files import write_json, writing
 from macaron.lab.compare.comparison import Result
 from macaron.lab.compare.comparison_page import write_comparison
-from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
+from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS, TWIN, varied_label
+from macaron.lab.together import train_together
 from macaron.models.configuration import TranslationConfig
 from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.origin import located
+from macaron.processes import Workers
 from macaron.recipe import ModelSettings, Recipe, configuration, recipe_from
 from macaron.settings import load_toml
 from macaron.tasks.auto import kept
@@ -48,11 +52,15 @@ class Twins:
     """A set of runs: every kind with every seed.
 
     :param plan: kind, recipe and folder of all runs, in order of training: seed by seed, so a stopped set is balanced
+    :param varied: the values of each kind in the settings that differ on purpose
+    :param jobs: the number of runs that are trained at a time
     """
 
     plan: Plan
     out: Path
     say: Callable[[str], None]
+    varied: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    jobs: int = 1
 
     def run(self) -> Result | None:
         """Train what is not yet trained, then write the comparison; only the first process of several returns one."""
@@ -63,6 +71,12 @@ class Twins:
         """Train what is not yet trained."""
         on_gpu = self.plan[0][1].train.wants_gpu(torch.cuda.is_available())
         with join(on_gpu), writing(self.out) if first_process() else nullcontext():
+            for name, _, folder in self.plan if first_process() else ():
+                if values := self.varied.get(name):
+                    write_json(folder / TWIN, dict(values))
+            if self.jobs > 1:
+                with _continued(f"while training {self.jobs} runs at a time", "finished runs are kept"):
+                    return train_together(self.plan, self.jobs, self.say)
             for number, (name, recipe, folder) in enumerate(self.plan, start=1):
                 self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 with _continued(f"in run {number} of {len(self.plan)}", "finished runs are kept"):
@@ -99,6 +113,8 @@ def make_twins(
     seeds: int,
     out: Path,
     *,
+    variants: Sequence[tuple[Mapping[str, str], Recipe]] = (),
+    jobs: int = 1,
     budget: int | None = None,
     most: int | None = None,
     allow_unequal: bool = False,
@@ -108,29 +124,31 @@ def make_twins(
     """A set of twins, checked before anything is trained.
 
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
-        gives the twins other names
+        gives the twins other names; none: that of the recipe
+    :param variants: the recipe with other values of settings, which are given by key; each is trained with all schemes
+    :param jobs: runs that are trained at a time
     :param most: updates of each run, at most, where its only limit is minutes
     """
     if not first_process():
         say = lambda _: None  # noqa: E731
+    if jobs > 1 and "RANK" in os.environ:
+        raise UsageError("--jobs trains runs beside each other, torchrun one run in several processes: use one of them")
     resolved = [resolve(name) for name in (schemes.values() if isinstance(schemes, Mapping) else schemes)]
     repeated = [name for name in resolved if resolved.count(name) > 1]
     if repeated:
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
-    if recipe.model.source is not None:
-        raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
-    if budget is not None:  # what is chosen is chosen for it
-        recipe = replace(recipe, train=replace(recipe.train, max_updates=budget, max_epochs=None, max_minutes=None))
-    recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
-    asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
-    if recipe.train.warmup != asked:
-        say(f"train.warmup = {asked:,} would not end within the budget: {recipe.train.warmup:,} updates instead")
-    said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
-    if said:
-        raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
     vocabulary = int(read_manifest(recipe.data, recipe.kind)["vocab_size"])
-    names = schemes if isinstance(schemes, Mapping) else resolved
-    recipes = {name: _twin(recipe, own, vocabulary) for name, own in zip(names, resolved, strict=True)}
+    names = dict(zip(schemes if isinstance(schemes, Mapping) else resolved, resolved, strict=True))
+    recipes: dict[str, Recipe] = {}
+    varied: dict[str, Mapping[str, str]] = {}
+    for values, given in variants or [({}, recipe)]:
+        settled = _settled(given, budget, bool(names), say if not recipes else lambda _: None)
+        own = {name: _twin(settled, scheme, vocabulary) for name, scheme in names.items()} or {"": settled}
+        for name, twin in own.items():
+            label = varied_label(name, values)
+            if label in recipes:
+                raise UsageError(f"--vary gives {label} twice")
+            recipes[label], varied[label] = twin, values
     sizes = {name: count(configuration(own, vocabulary)) for name, own in recipes.items()}
     first = next(iter(sizes))
     for name, size in sizes.items():
@@ -142,10 +160,27 @@ def make_twins(
                 f"{100 * TOLERANCE:g} %: choose other schemes, a larger model.hidden_size, or --allow-unequal"
             )
     plan = []
-    for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
-        folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
-        plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
-    return Twins(_fitted(plan, most, say), out, say)
+    for seed, (name, twin) in itertools.product(range(1, seeds + 1), recipes.items()):
+        plain = re.sub(r"[^\w.+=-]+", "-", name.lower().replace("/", "+"))
+        folder = out / pattern.format(name=plain, seed=seed)
+        plan.append((name, replace(twin, train=replace(twin.train, seed=seed)), folder))
+    return Twins(_fitted(plan, most, jobs, say), out, say, varied, jobs)
+
+
+def _settled(recipe: Recipe, budget: int | None, schemes: bool, say: Callable[[str], None]) -> Recipe:
+    """The recipe with what is chosen for it, and with the budget of updates."""
+    if recipe.model.source is not None:
+        raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
+    if budget is not None:  # what is chosen is chosen for it
+        recipe = replace(recipe, train=replace(recipe.train, max_updates=budget, max_epochs=None, max_minutes=None))
+    recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
+    asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
+    if recipe.train.warmup != asked:
+        say(f"train.warmup = {asked:,} would not end within the budget: {recipe.train.warmup:,} updates instead")
+    said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
+    if said and schemes:
+        raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
+    return recipe
 
 
 def resolve(name: str) -> str:
@@ -204,10 +239,11 @@ def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
     return replace(recipe, train=train)
 
 
-def _fitted(plan: Plan, most: int | None, say: Callable[[str], None]) -> Plan:
+def _fitted(plan: Plan, most: int | None, jobs: int, say: Callable[[str], None]) -> Plan:
     """A plan whose only limit is minutes, of each run: all get as many updates as the slowest twin makes in this time.
 
-    The number is measured once, before the first run begins; then it is in the recipe of that run.
+    The number is measured once, before the first run begins; then it is in the recipe of that run. Runs that will be
+    trained at a time are also measured at a time, since they share the machine.
     """
     recipe, train = plan[0][1], plan[0][1].train
     minutes = train.max_minutes
@@ -218,16 +254,27 @@ def _fitted(plan: Plan, most: int | None, say: Callable[[str], None]) -> Plan:
         train = kept(recipe, recipe_from(*load_toml(begun / "recipe.toml"))).train
         say(f"{train.max_updates:,} updates of each run, as chosen when {begun} began")
     else:
-        kinds = {name: own for name, own, _ in plan}
-        paces = [pace_of(own, trial_seconds(minutes)) for own in kinds.values()]
+        # The first runs are one of each kind; others fill the machine.
+        kinds = len({name for name, *_ in plan})
+        jobs = min(jobs, len(plan))
+        beside = [own for _, own, _ in (*plan, *plan)][: -(-kinds // jobs) * jobs]
+        with Workers(jobs, partial(_share_threads, jobs)) as workers:
+            paces = list(workers.map(partial(pace_of, seconds=trial_seconds(minutes)), beside))
         given = {key for section, key in recipe.given if section == "train"}
         train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
         train = replace(train, max_updates=min(train.max_updates or 1, most or sys.maxsize))
-        seconds = " and ".join(f"{pace.update:.3f}" for pace in paces)
+        seconds = " and ".join(f"{pace.update:.3f}" for pace in paces[:kinds])
         of = "" if most is None else f" of {most:,}"
         say(f"pace: {seconds} s per update; {train.max_updates:,}{of} updates of each run in {minutes:g} minutes")
-    train = replace(train, max_minutes=None)
-    return [(name, replace(own, train=replace(train, seed=own.train.seed)), folder) for name, own, folder in plan]
+    train, fitted_plan = replace(train, max_minutes=None), []
+    for name, own, folder in plan:  # what it varies stays
+        same = {key: new for key, new in vars(train).items() if getattr(own.train, key) == getattr(recipe.train, key)}
+        fitted_plan.append((name, replace(own, train=replace(own.train, **same)), folder))
+    return fitted_plan
+
+
+def _share_threads(jobs: int, _: int) -> None:
+    torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
 
 
 def first_process() -> bool:

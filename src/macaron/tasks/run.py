@@ -73,6 +73,18 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         return processes.first
 
 
+def finished(recipe: Recipe, out: Path) -> bool:
+    """Whether a run has ended; a folder of another recipe is refused."""
+    stored = out / "recipe.toml"
+    if not stored.is_file():
+        return False
+    before = recipe_from(*load_toml(stored))
+    recipe = kept(recipe, before)
+    if checkpoints(out / "checkpoints"):
+        _check(recipe, before, out)
+    return _is_finished(recipe, out)
+
+
 def pace_of(recipe: Recipe, seconds: float) -> Pace:
     """The pace of a recipe on this machine, from a trial of some seconds; nothing is written."""
     with join(recipe.train.wants_gpu(torch.cuda.is_available())) as processes:

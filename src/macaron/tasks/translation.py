@@ -359,11 +359,11 @@ class TranslationTask(Task):
             lines = translate_all(model, self.data.tokenizer, sources, search, max(1, batch_tokens // parts), state)
         references = self.data.text("valid", self.data.target_lang)[:count]
         found: dict[str, Any] = {}
+        lower = self.decode.lower or lower_cases(self.data.tokenizer.text_pipeline)
         if state == "raw":
-            name, bleu = "valid_sacrebleu", sacre_bleu(lines, references)
+            name, bleu = f"valid_sacrebleu{'_lc' if lower else ''}", sacre_bleu(lines, references, lower=lower)
             found["valid_chrf"] = chrf(lines, references).score
         else:
-            lower = self.decode.lower or lower_cases(self.data.tokenizer.text_pipeline)
             split, tokens = self.decode.compound_split, "moses tokens as given"
             name = "valid_tokenised_bleu"
             bleu = tokenised_bleu(lines, references, lower=lower, compound_split=split, tokens=tokens)

@@ -263,7 +263,7 @@ class Trainer:
         self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
         found = checkpoint.candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
-        losses, scores = self.validation.compare(found, self.state)
+        losses, scores, likelihoods = self.validation.compare(found, self.state)
         values = scores or losses
         chosen = min(values, key=lambda name: self.validation.rank(values[name]))  # the first of equals
         copy_weights(found[chosen], self.optimiser.named.items())
@@ -274,6 +274,7 @@ class Trainer:
             "final_model": chosen,
             "candidates": losses,
             **({"candidate_scores": scores} if scores else {}),
+            **({"candidate_nll": likelihoods} if likelihoods else {}),
         }
         if self.processes.first:
             self.task.save(self.run / "model", found[chosen])

@@ -33,7 +33,11 @@ _PART_SEED, _SEEDS = 0x9E3779B97F4A7C15, (1 << 64) - 1
 #: What CUDA says when its own allocations fail.
 _NO_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 #: The measured values that a metric may be; a task has one of them.
-_VALUES = {"loss": ("valid_loss",), "bleu": ("valid_sacrebleu", "valid_tokenised_bleu"), "chrf": ("valid_chrf",)}
+_VALUES = {
+    "loss": ("valid_loss",),
+    "bleu": ("valid_sacrebleu", "valid_sacrebleu_lc", "valid_tokenised_bleu"),
+    "chrf": ("valid_chrf",),
+}
 #: The metrics in messages.
 TITLES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}
 
@@ -176,13 +180,15 @@ class Validation:
         """Where a value of the metric stands among others: the lower, the better; NaN is the worst."""
         return math.inf if not math.isfinite(value) else value if self.metric == "loss" else -value
 
-    def compare(self, found: dict[str, Weights], state: RunState) -> tuple[dict[str, float], dict[str, float]]:
-        """Losses of several weights by name, and their scores if scores decide; the module is filled with each."""
-        losses, scores = {}, {}
+    def compare(self, found: dict[str, Weights], state: RunState) -> list[dict[str, float]]:
+        """Losses of several weights by name, scores if these decide, nll if it is measured; the module gets each."""
+        losses, scores, likelihoods = (dict[str, float]() for _ in range(3))
         for name, weights in found.items():
             copy_weights(weights, self.task.module.named_parameters())
             values, counts = self.losses(state)
             losses[name] = values["valid_loss"]
+            if "valid_nll" in values:
+                likelihoods[name] = values["valid_nll"]
             if self.metric != "loss" and math.isfinite(losses[name]):
                 scores[name] = self.value(self.scores(state, counts))
-        return losses, scores
+        return [losses, scores, likelihoods]

@@ -144,6 +144,16 @@ def test_seeds_make_a_kind(train: Train, data: Path):
     assert test.low + test.high == pytest.approx(2 * (second.mean - first.mean))
     assert 2 <= test.numbers["degrees of freedom"] <= 4
     assert pair.sentences["chrF2"].low <= second.mean - first.mean <= pair.sentences["chrF2"].high
+    # The validation loss has a test over seeds alone; both metrics are tested, so both are corrected for.
+    assert [each.metric for each in pair.decide] == ["sacreBLEU", "validation nll"]
+    assert "validation nll" not in pair.sentences
+    raw = [max(p for test in each.tests.values() for p in test.p_values.values()) for each in pair.decide]
+    expected = [min(1, 2 * p) if p == min(raw) else max(p, min(1, 2 * min(raw))) for p in raw]
+    assert [each.p_value for each in pair.decide] == pytest.approx(expected)
+    assert {each.comparisons for each in pair.decide} == {2}
+    for run_, loss in zip(runs[::2], result.scores["validation nll"][0].scores, strict=True):
+        summary = json.loads((run_ / "summary.json").read_text())
+        assert loss == summary["candidate_nll"][summary["final_model"]]
     kind = result.to_dict()["kinds"][0]
     assert len(kind["scores"]["chrF2"]["scores"]) == 3
     assert kind["scores"]["chrF2"]["standard_deviation"] == pytest.approx(first.deviation)
@@ -211,13 +221,27 @@ def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[...,
     runs = []
     for scheme in ("lie-fg", "strang-gfg"):
         runs.append(tmp_path / scheme)
-        run(load_recipe(recipe, [f"model.scheme={scheme}"]), runs[-1], False)
+        run(load_recipe(recipe, [f"model.scheme={scheme}", "train.bleu_sentences=9"]), runs[-1], False)
+    # Validations score as evaluations do.
+    records = list(map(json.loads, (runs[0] / "metrics.jsonl").read_text().splitlines()))
+    metric = "valid_tokenised_bleu" if state == "moses" else "valid_sacrebleu_lc"
+    definitions = {record["bleu_definition"] for record in records if metric in record}
+    assert len(definitions) == 1
+    assert ("case-insensitive" if state == "moses" else "|case:lc|") in definitions.pop()
     result = compare(runs)
     assert result.metric == "tokenised BLEU"
     assert "case-insensitive" in result.metrics["tokenised BLEU"]
     assert list(result.metrics) == (
-        ["tokenised BLEU"] if state == "moses" else ["sacreBLEU", "chrF2", "tokenised BLEU"]
+        ["tokenised BLEU", "validation nll"]
+        if state == "moses"
+        else ["sacreBLEU (lc)", "chrF2", "tokenised BLEU", "validation nll"]
     )
+    assert all("case:lc" in text for name, text in result.metrics.items() if "sacreBLEU" in name)
+    reused = compare(runs)
+    assert all(made.reused for made in reused.translated.values())
+    assert {name: [each.scores for each in found] for name, found in reused.scores.items()} == {
+        name: [each.scores for each in found] for name, found in result.scores.items()
+    }
     for path, kind in zip(runs, result.kinds, strict=True):
         expected = evaluate_split(Translator(path), PreparedData.open(data), "test").scores[-1]
         assert result.scores["tokenised BLEU"][result.kinds.index(kind)].scores == (expected.score,)

@@ -18,6 +18,7 @@ from macaron.lab.compare.kind_statistics import (
     by_frequency,
     by_length,
     f1_formula,
+    hedges_g,
     length_classes,
     paired,
     parts_of,
@@ -202,3 +203,35 @@ def test_sentence_scores_are_sacrebleus():
     theirs = [sacrebleu.CHRF().sentence_score(a, [b]).score for a, b in zip(lines, references, strict=True)]
     assert ours.tolist() == pytest.approx(theirs)
     assert sacre_bleu(lines, references).metric == "sacreBLEU"
+
+
+def test_hedges_g_by_hand():
+    """Means 2 and 5, pooled deviation 1, 4 degrees of freedom: d = 3, J = Γ(2) / (√2 Γ(1.5)) = 0.7979."""
+    g, low, high = hedges_g([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    factor = 1 / (math.sqrt(2) * math.gamma(1.5))
+    assert g == pytest.approx(3 * factor)
+    # The ends: models whose t would be as large as this one, 3 / √(2/3), in 2.5 % of all cases, or as small.
+    for end, tail in ((low, 0.975), (high, 0.025)):
+        shift = end / factor / math.sqrt(2 / 3)
+        assert stats.nct.cdf(3 / math.sqrt(2 / 3), 4, shift) == pytest.approx(tail, abs=1e-6)
+    assert hedges_g([4.0, 5.0, 6.0], [1.0, 2.0, 3.0]) == pytest.approx((-g, -high, -low))
+
+
+@given(st.integers(3, 8), st.integers(3, 8), st.floats(-1e4, 1e4), st.integers(0, 1000))
+def test_the_interval_of_g_agrees_with_the_pooled_t_test(one: int, other: int, shift: float, seed: int):
+    generator = np.random.default_rng(seed)
+    first, second = generator.normal(size=one), generator.normal(shift, size=other)
+    g, low, high = hedges_g(first.tolist(), second.tolist())
+    assert low < g < high
+    p_value = stats.ttest_ind(first, second).pvalue
+    if abs(p_value - 0.05) > 1e-6:
+        assert (low > 0 or high < 0) == (p_value < 0.05)
+
+
+def test_the_interval_of_g_holds_what_it_promises():
+    """Of 95 % of all samples it contains the true difference, 1.5 standard deviations; J makes g nearly unbiased."""
+    generator = np.random.default_rng(3)
+    found = [hedges_g(generator.normal(size=4), generator.normal(1.5, size=4)) for _ in range(600)]
+    factor = math.exp(math.lgamma(3) - math.lgamma(2.5)) / math.sqrt(3)
+    assert np.mean([low / factor < 1.5 < high / factor for _, low, high in found]) == pytest.approx(0.95, abs=0.025)
+    assert np.mean([g for g, *_ in found]) == pytest.approx(1.5, abs=0.1)

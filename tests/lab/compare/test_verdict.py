@@ -15,6 +15,7 @@ from macaron.lab.compare.verdict import (
     DifferenceTest,
     Evidence,
     corrected,
+    either,
     holm,
     overall,
     p_text,
@@ -222,3 +223,61 @@ def test_how_numbers_are_written():
     assert p_text(1 / 10001) == "≤ 0.0001"
     assert signed(-0.004) == "−0.004"
     assert signed(0.0) == "0.00"
+
+
+def by_two(score: float, loss: float, p_score: float = 0.001, p_loss: float = 0.001) -> list[Evidence]:
+    """Evidence of a score and of a loss: differences with intervals of half a point, and their p-values."""
+    tests = [of_numbers(score - 0.5, score + 0.5, p_score), of_numbers(loss - 0.5, loss + 0.5, p_loss)]
+    return [
+        Evidence("a", "b", "sacreBLEU", score, runs=(5, 5), seeds=tests[0]),
+        Evidence("a", "b", "validation nll", loss, runs=(5, 5), seeds=tests[1], lower_is_better=True, digits=4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("score", "loss", "outcome", "metric"),
+    [
+        (1.0, -1.0, "second", "sacreBLEU"),
+        (0.1, -1.0, "second", "validation nll"),
+        (0.1, 1.0, "first", "validation nll"),
+        (1.0, 0.1, "second", "sacreBLEU"),
+        (0.1, 0.1, "none", "sacreBLEU"),
+        (1.0, 1.0, "second", "sacreBLEU"),  # they disagree: the score was chosen first
+    ],
+)
+def test_the_verdict_rests_on_the_score_or_on_the_loss_and_says_which(
+    score: float, loss: float, outcome: str, metric: str
+):
+    found = either(*map(verdict, by_two(score, loss)))
+    assert (found.outcome, found.metric) == (outcome, metric)
+    other = "validation nll" if metric == "sacreBLEU" else "sacreBLEU"
+    by = "By" if outcome == "none" else "Decided by"
+    assert re.match(rf"{by} {metric}: over 5 seeds each, .*; by {other}: over 5 seeds each, ", found.sentence)
+    assert ("the two metrics disagree" in found.sentence) == (score == loss == 1.0)
+    assert bool(RANKS.search(found.sentence)) == (outcome != "none")
+    assert len(re.findall(r"\.(?:\s|$)", found.sentence)) == 1
+
+
+def test_both_metrics_count_as_comparisons():
+    """A difference in the loss alone that would pass by itself does not pass when two were looked at."""
+    alone = by_two(0.1, -1.0, 0.8, 0.03)
+    assert verdict(alone[1]).outcome == "second"
+    found = either(*map(verdict, corrected(alone)))
+    assert found.outcome == "none"
+    assert "p = 0.060 after Holm's correction for 2 comparisons" in found.sentence
+
+
+def test_an_untested_loss_and_an_unfair_comparison_are_silent_about_the_loss():
+    score, loss = by_two(1.0, -1.0)
+    untested = replace(loss, runs=(1, 1), seeds=None)
+    assert either(verdict(score), verdict(untested)) == verdict(score)
+    unfair = [replace(each, unfair=("train.learning_rate is 1 for a and 2 for b",)) for each in (score, loss)]
+    assert either(*map(verdict, unfair)) == verdict(unfair[0])
+
+
+def test_the_size_of_a_difference_is_said_with_its_interval():
+    seeds = replace(of_numbers(0.5, 2.0, 0.01), numbers={"Hedges' g": 2.5, "g, low": 0.4, "g, high": 4.5})
+    found = verdict(Evidence("a", "b", "chrF2", 1.2, runs=(3, 3), seeds=seeds)).sentence
+    assert "p = 0.010, Hedges' g +2.50 (+0.40 to +4.50)" in found
+    few = verdict(Evidence("a", "b", "chrF2", 1.2, runs=(2, 3), seeds=seeds)).sentence
+    assert "Hedges" not in few

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, cast
@@ -28,13 +29,16 @@ from macaron.lab.compare.kind_statistics import (
     seed_test,
     sentence_test,
 )
-from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, overall, verdict
+from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, either, overall, verdict
 from macaron.lab.page import note
+from macaron.lab.run_folder import is_number
 from macaron.nn.budget import TOLERANCE
 from macaron.text.fingerprint import of_ids
 
 Say = Callable[[str], None]
-LOSS = "validation loss"
+#: The loss is that of the objective, with label smoothing; the nll does not depend on it. Lower ones are better.
+LOSS, NLL = "validation loss", "validation nll"
+_MEASURED = "of the final model on the validation data, as measured by the run; lower is better"
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class KindScore:
 class Pair:
     """A kind compared with the first one. An unfair pair is not tested.
 
+    :param decide: the evidence of each metric that decides: the score, and beside it the validation loss
     :param reading: sentences, translated by the first run of either kind
     """
 
@@ -79,20 +84,25 @@ class Pair:
     fairness: Fairness
     sentences: dict[str, DifferenceTest]
     seeds: dict[str, DifferenceTest]
-    evidence: Evidence
+    decide: tuple[Evidence, ...]
     reading: Reading | None = None
 
     @property
     def verdict(self) -> Verdict:
         """What may be said of the two kinds."""
-        return verdict(self.evidence)
+        return either(*map(verdict, self.decide))
+
+    @property
+    def evidence(self) -> Evidence:
+        """That of the metric that was chosen."""
+        return self.decide[0]
 
 
 @dataclass(frozen=True)
 class Result:
     """The result of a comparison.
 
-    :param metric: the metric that decides; it is chosen before anything is scored
+    :param metric: the metric that decides, with the validation loss; it is chosen before anything is scored
     :param trials: resamples, and random exchanges, of a test over sentences
     """
 
@@ -118,15 +128,15 @@ class Result:
 
     def table(self) -> list[list[str]]:
         """The scores for a terminal: names of columns, and a row for each kind; mean and deviation of several seeds."""
-        losses = [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in self.kinds]
-        columns = {"valid loss": losses, **self.scores} if self.task == "pairs" else self.scores
+        metrics = sorted(self.scores, key=lambda name: name not in (LOSS, NLL))  # the losses come first
+        columns = [name.replace("validation", "valid") for name in metrics]
         several = any(len(kind.runs) > 1 for kind in self.kinds)
         rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
         for i, kind in enumerate(self.kinds):
             updates = sorted({f"{run.progress.update:,}" for run in kind.runs})
             seeds = [str(len(kind.runs))] if several else []
             row = [kind.label, *seeds, f"{kind.parameters:,}", ", ".join(updates)]
-            rows.append([*row, *(scores[i].text(4 if "loss" in name else 2) for name, scores in columns.items())])
+            rows.append([*row, *(self.scores[name][i].text(digits(name)) for name in metrics)])
         return rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +160,7 @@ class Result:
                 "first": pair.first.label,
                 "second": pair.second.label,
                 "verdict": asdict(pair.verdict),
-                "deciding_p_value": None if pair.fairness.unfair else pair.evidence.p_value,
+                "deciding_p_value": pair.verdict.p_value,
                 "fairness": {"fair": not pair.fairness.unfair, **asdict(pair.fairness)},
                 "tests_over_sentences": {metric: asdict(test) for metric, test in pair.sentences.items()},
                 "tests_over_seeds": {metric: asdict(test) for metric, test in pair.seeds.items()},
@@ -226,12 +236,12 @@ def _compare_translations(
     sources, references = (data.text(split, language) for language in data.languages)
     if not sources:
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
-    # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
     tokenizers = [run.tokenizer_settings for run in runs]
     folded = any(each.get("pipeline") == "moses" and each.get("lower", True) for each in tokenizers)
     said = getattr(runs[0].model_config, "evaluation", None) or {}
     lower, compound_split = folded or bool(said.get("lower", True)), bool(said.get("compound_split", False))
-    definition = {"lower": lower, "compound_split": compound_split}
+    caseless = folded or bool(said.get("lower", False))
+    definition = {"lower": lower, "compound_split": compound_split, **({"caseless": True} if caseless else {})}
     made = {run.name: _translate(run, data, split, search, definition, say) for run in runs}
     metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
     scores = {}
@@ -239,6 +249,8 @@ def _compare_translations(
         found = [[made[run.name].scores[i] for run in kind.runs] for kind in kinds]
         scores[metric] = [KindScore(tuple(s.score for s in each), tuple(s.statistics for s in each)) for each in found]
     primary = "tokenised BLEU" if folded else next(iter(metrics))
+    loss, scores[loss] = _losses(kinds)
+    metrics[loss] = _MEASURED
     allowed = [not each.unfair for each in fair]
     if any(allowed):
         say("testing the differences")
@@ -298,17 +310,24 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
         for run in (run for kind in kinds for run in kind.runs):
             if of_ids(run.model_config.tokenizer_fingerprint or held) != held:
                 raise MacaronError(f"{run.path} was not trained on {folder}: the tokenizers differ. Give other data.")
-    scores = {LOSS: [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds]}
-    definition = "of the final model on the validation data, as measured by the run; lower is better"
-    data = None if folder is None else str(folder)
-    return Result("text", kinds, LOSS, {LOSS: definition}, scores, _pairs(kinds, fair, LOSS, scores), data)
+    loss, losses = _losses(kinds)
+    scores, data = {loss: losses}, None if folder is None else str(folder)
+    return Result("text", kinds, loss, {loss: _MEASURED}, scores, _pairs(kinds, fair, loss, scores), data)
+
+
+def _losses(kinds: list[Kind]) -> tuple[str, list[KindScore]]:
+    """The validation losses of all runs, and their name: the likelihood where all have recorded it."""
+    recorded = all(is_number(run.final_nll) for kind in kinds for run in kind.runs)
+    found = [tuple(run.final_nll if recorded else run.final_loss for run in kind.runs) for kind in kinds]
+    return NLL if recorded else LOSS, list(map(KindScore, found))
 
 
 def _pairs(
     kinds: list[Kind], fair: list[Fairness], primary: str, scores: dict[str, list[KindScore]], trials: int = 0
 ) -> list[Pair]:
-    """Each kind against the first; p-values are corrected for all comparisons."""
+    """Each kind against the first; p-values are corrected for all comparisons, in both metrics that decide."""
     first, pairs = kinds[0], []
+    decide = [primary, *(name for name in scores if name == NLL)]  # other losses may be of different objectives
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
         sentences, seeds = {}, {}
         for metric, of in scores.items() if not each.unfair else ():
@@ -318,19 +337,27 @@ def _pairs(
                 seeds[metric] = test
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
-        evidence = Evidence(
-            first=first.label,
-            second=kind.label,
-            metric=primary,
-            difference=scores[primary][i].mean - scores[primary][0].mean,
-            runs=(len(first.runs), len(kind.runs)),
-            sentences=sentences.get(primary),
-            seeds=seeds.get(primary),
-            unfair=each.unfair,
-            remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
-            lower_is_better=primary == LOSS,
-            digits=4 if primary == LOSS else 2,
-        )
-        pairs.append(Pair(first, kind, each, sentences, seeds, evidence))
-    shown = corrected([pair.evidence for pair in pairs])
-    return [replace(pair, evidence=own) for pair, own in zip(pairs, shown, strict=True)]
+        evidence = [
+            Evidence(
+                first=first.label,
+                second=kind.label,
+                metric=metric,
+                difference=scores[metric][i].mean - scores[metric][0].mean,
+                runs=(len(first.runs), len(kind.runs)),
+                sentences=sentences.get(metric),
+                seeds=seeds.get(metric),
+                unfair=each.unfair,
+                remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
+                lower_is_better=metric in (LOSS, NLL),
+                digits=digits(metric),
+            )
+            for metric in decide
+        ]
+        pairs.append(Pair(first, kind, each, sentences, seeds, tuple(evidence)))
+    shown = iter(corrected([each for pair in pairs for each in pair.decide]))
+    return [replace(pair, decide=tuple(islice(shown, len(decide)))) for pair in pairs]
+
+
+def digits(metric: str) -> int:
+    """The decimals with which a metric is shown."""
+    return 4 if metric in (LOSS, NLL) else 2

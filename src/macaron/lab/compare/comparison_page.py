@@ -9,12 +9,12 @@ from macaron.errors import UsageError
 from macaron.evaluate.significance import Interval
 from macaron.files import write_json
 from macaron.lab.charts import Dots, Series, dot_chart, duration, line_chart
-from macaron.lab.compare.comparison import Pair, Result, compare
+from macaron.lab.compare.comparison import Pair, Result, compare, digits
 from macaron.lab.compare.examples import Example, Reading, marked
 from macaron.lab.compare.fairness import Effect
 from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
-from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, p_text, signed
+from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, Evidence, p_text, signed
 from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, note, render_page, section, write_page
 from macaron.lab.run_folder import is_number
 from macaron.nn.budget import TOLERANCE
@@ -81,7 +81,8 @@ def _verdict(result: Result) -> str:
         said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     parts = [f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>']
     if outcomes != ["unfair"]:
-        rule = note("compare", "rule", metric=result.metric, alpha=ALPHA, seeds=LEAST_SEEDS)
+        metrics = " or ".join(each.metric for each in result.pairs[0].decide)
+        rule = note("compare", "rule", metric=metrics, alpha=ALPHA, seeds=LEAST_SEEDS)
         rule += note("compare", "losses") if result.task == "text" else ""
         parts.append(f'<p class="note">{escape(rule)}</p>')
     return section("Verdict", *parts)
@@ -131,39 +132,49 @@ def _fairness(result: Result) -> str:
 
 def _scores(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
-    scores, digits = result.scores[result.metric], result.pairs[0].evidence.digits
-    several = any(len(each.scores) > 1 for each in scores)
-    over = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
-    about = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{over}."
-    dots = [
-        Dots(kind.label, score.mean, _ends(score.interval), score.scores, colour, digits)
-        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
-    ]
-    charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=about)]
-    dots = [
-        Dots(f"{_minus(pair)}, over {over}", pair.evidence.difference, _ends(test), (), i, digits, sign=True)
-        for i, pair in enumerate(result.pairs, start=1)
-        for over, test in pair.evidence.tests.items()
-    ]
-    if dots:
-        axis, about = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
-        charts.append(dot_chart(dots, title=f"D{axis[1:]}", x_label=axis, zero=True, note=about))
+    several = any(len(kind.runs) > 1 for kind in result.kinds)
+    charts = []
+    for i in range(len(result.pairs[0].decide) if several else 1):
+        charts += _charts(result, [pair.decide[i] for pair in result.pairs], several)
     rows = [
-        [metric, *(_cell(each.text(digits), each.interval, digits) for each in of)]
+        [metric, *(_cell(each.text(digits(metric)), each.interval, digits(metric)) for each in of)]
         for metric, of in result.scores.items()
     ]
     said = "mean ± standard deviation over seeds" if several else "score"
     said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
     names = [f"{kind.label}, seeds: {len(kind.runs)}" if several else kind.label for kind in result.kinds]
     parts = [f'<div class="charts">{"".join(charts)}</div>', _by_kind(result, "metric", names, rows, f"Scores: {said}")]
-    if tested := sum(bool(pair.sentences) for pair in result.pairs):
-        corrected = note("compare", "corrected", count=tested) if tested > 1 else ""
+    if any(pair.sentences for pair in result.pairs):
+        count = result.pairs[0].evidence.comparisons
+        corrected = note("compare", "corrected", count=count) if count > 1 else ""
         caption = note("compare", "tests", trials=result.trials, metric=result.metric, corrected=corrected)
         parts.append(_tests(result, [pair.sentences for pair in result.pairs], caption))
     if any(pair.seeds for pair in result.pairs):
         seeds = [pair.seeds for pair in result.pairs]
-        parts.append(_tests(result, seeds, "Tests of differences over seeds: two-sided"))
+        parts.append(_tests(result, seeds, note("compare", "seeds", count=result.pairs[0].evidence.comparisons)))
     return section("Scores", *parts)
+
+
+def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list[str]:
+    """The values of a metric that decides, and the differences from the first kind with their intervals."""
+    metric = evidence[0].metric
+    scores = result.scores[metric]
+    over = "; the line is the 95 % interval over sentences" if scores[0].interval else ""
+    about = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{over}."
+    dots = [
+        Dots(kind.label, score.mean, _ends(score.interval), score.scores, colour, digits(metric))
+        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
+    ]
+    charts = [dot_chart(dots, title=metric, x_label=metric, note=about)]
+    dots = [
+        Dots(f"{_minus(pair)}, over {over}", each.difference, _ends(test), (), i, each.digits, sign=True)
+        for i, (pair, each) in enumerate(zip(result.pairs, evidence, strict=True), start=1)
+        for over, test in each.tests.items()
+    ]
+    if dots:
+        axis, about = f"difference in {metric}", "With 95 % intervals. One that contains 0 shows no difference."
+        charts.append(dot_chart(dots, title=f"D{axis[1:]}", x_label=axis, zero=True, note=about))
+    return charts
 
 
 def _minus(pair: Pair) -> str:
@@ -190,11 +201,11 @@ def _tests(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], captio
     for i, (pair, found) in enumerate(zip(result.pairs, tests, strict=True), start=1):
         for metric, test in found.items():
             first, second = (result.scores[metric][k].mean for k in (0, i))
-            value, low, high = (signed(each, pair.evidence.digits) for each in (second - first, test.low, test.high))
+            value, low, high = (signed(each, digits(metric)) for each in (second - first, test.low, test.high))
             row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
             row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
             row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
-            decides = pair.evidence.p_value if metric == result.metric else None
+            decides = next((each.p_value for each in pair.decide if each.metric == metric), None)
             row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"
             rows.append(row)
     cells = [list(row.values()) for row in rows]
@@ -211,7 +222,7 @@ def _curves(result: Result) -> str:
         for i, kind in enumerate(result.kinds):
             lines += [_series(kind, metric, against, i, what) for metric, what in losses.items()]
         charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
-    for metric in ("valid_sacrebleu", "valid_tokenised_bleu"):
+    for metric in ("valid_sacrebleu", "valid_sacrebleu_lc", "valid_tokenised_bleu"):
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
             lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
             charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))

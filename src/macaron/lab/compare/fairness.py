@@ -52,7 +52,7 @@ class Question:
 
     def effect(self, key: str, runs: Sequence[FinishedRun]) -> Effect:
         """What a difference in this setting means for these runs."""
-        if key in _TABLE["compared"] or key in self.vary:
+        if key in _TABLE["compared"] or key in self.vary or all(run.varies(key) for run in runs):
             return "compared"
         harmless = key in _TABLE["harmless"] | self.searched or all(_without_influence(run, key) for run in runs)
         return "harmless" if harmless else "unfair"
@@ -117,12 +117,14 @@ def group(runs: Sequence[FinishedRun], question: Question) -> list[list[Finished
 def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     """Whether two kinds may be compared."""
     runs = [*first.runs, *second.runs]
+    cautions: list[str] = []
     found = {each.key: each for a in first.runs for b in second.runs for each in differences(a, b, question)}
     if len(runs) > 2:
         found.pop("train.seed", None)  # there are several on either side
     worse = [each for each in found.values() if each.effect == "unfair"]
     unfair = [f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}" for each in worse]
-    cautions: list[str] = []
+    if meant := [key for key in found if key in question.vary or all(run.varies(key) for run in runs)]:
+        cautions.append(f"varied on purpose (--vary): {', '.join(meant)}")
     same = len({run.progress.update for run in runs}) == 1
     for run in runs:
         if (reason := run.ended_by) != run.governing:

@@ -22,6 +22,8 @@ from macaron.train.settings import LIMITS
 
 #: Hexadecimal digits of a digest of tokens.
 TOKEN_DIGITS = 32
+#: What `macaron twins --vary` leaves in the folder of a run: the settings that differ on purpose, with its values.
+TWIN = "twin.json"
 #: The control that the theory requires: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
@@ -32,7 +34,9 @@ CONTROL_DECODER_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], 
 class FinishedRun(RunFolder):
     """A run that has ended, with a model and a recipe.
 
-    :ivar final_loss: the validation loss of the model that the run chose
+    :ivar final_loss: the validation loss of the model that the run chose: of its objective, with label smoothing
+    :ivar final_nll: likewise its negative log-likelihood, which does not depend on the objective; NaN if not recorded
+    :ivar varied: the settings that it was trained to differ in from its twins, with its values
     :ivar progress: where training ended
     :ivar identity: what its checkpoints record of the training data; empty if they are gone
     """
@@ -42,8 +46,9 @@ class FinishedRun(RunFolder):
         super().__init__(path, name)
         if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no final model yet: continue with {resume_command(path)}")
-        losses = self.summary.get("candidates", {})
+        losses, likelihoods = (self.summary.get(name, {}) for name in ("candidates", "candidate_nll"))
         self.final_loss: float = losses.get(self.summary.get("final_model"), math.nan)
+        self.final_nll: float = likelihoods.get(self.summary.get("final_model"), math.nan)
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
         self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
@@ -58,6 +63,12 @@ class FinishedRun(RunFolder):
             )
         self.recipe = recipe_from(self.settings, self.origin)
         self.seed = self.recipe.train.seed
+        self.varied: dict[str, str] = self._json(path / TWIN, dict[str, str]) or {}
+
+    def varies(self, key: str) -> bool:
+        """Whether it is one of twins that differ in this setting on purpose. A preset is many settings of a model."""
+        names = [*self.varied, *(["model"] if "model.preset" in self.varied else [])]
+        return any(f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.") for name in names)
 
     @property
     def data_digest(self) -> str | None:
@@ -108,17 +119,25 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
 
 
 def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Kind]:
-    """Kinds with distinct labels: the given names, or their schemes, or both."""
+    """Kinds with distinct labels: the given names, what twins vary, their schemes, or schemes with names."""
     schemes = [scheme_label(runs[0].model_config) for runs in groups]
     names = [_common_name([run.name for run in runs]) for runs in groups]
     alone = all(len(runs) == 1 for runs in groups)
-    choices = [names, schemes] if named and alone else [schemes, names]
+    kinds = [(scheme, runs[0].varied) for scheme, runs in zip(schemes, groups, strict=True)]
+    alike = len(set(schemes)) == 1 or any("model.scheme" in varied for _, varied in kinds)
+    varied = [varied_label("" if alike else scheme, values) for scheme, values in kinds]
+    choices = [names, schemes] if named and alone else [varied, schemes, names]
     both = [
         scheme if schemes.count(scheme) == 1 else f"{scheme} ({name or runs[0].name})"
         for scheme, name, runs in zip(schemes, names, groups, strict=True)
     ]
     labels = next((each for each in choices if len(set(each)) == len(each) and all(each)), both)
     return [Kind(label, tuple(runs), count(runs[0].model_config)) for label, runs in zip(labels, groups, strict=True)]
+
+
+def varied_label(scheme: str, values: Mapping[str, str]) -> str:
+    """The name of a twin: its scheme, unless that is empty, and its values of other settings."""
+    return ", ".join(filter(None, [scheme, *(f"{key.rpartition('.')[2]}={value}" for key, value in values.items())]))
 
 
 def _common_name(names: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ import numpy as np
 ALPHA = 0.05
 #: The smallest p-value that is shown.
 LEAST_P = 0.0001
+#: The size of a difference in standard deviations over seeds, and its interval: names in `DifferenceTest.numbers`.
+EFFECT = ("Hedges' g", "g, low", "g, high")
 #: The number of runs of each kind that a test over seeds needs.
 LEAST_SEEDS = 3
 
@@ -27,7 +29,7 @@ Reach = Literal["nothing", "models", "seeds"]
 class DifferenceTest:
     """A two-sided test of a difference: its 95 % interval, and the p-value of each method.
 
-    :param numbers: what else a table shows of it
+    :param numbers: what else a table shows of it; of a test over seeds Hedges' g and its 95 % interval are among them
     """
 
     low: float
@@ -79,11 +81,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome, what it holds for, and both in words."""
+    """The outcome, what it holds for, both in words; the metric on which it rests, and the p-value that decides."""
 
     outcome: VerdictKind
     reach: Reach
     sentence: str
+    metric: str
+    p_value: float | None = None
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -92,7 +96,7 @@ def verdict(evidence: Evidence) -> Verdict:
     if evidence.unfair:
         reasons = "; ".join(evidence.unfair)
         said = f"This is not a fair comparison of {first} and {second}, so nothing is concluded: {reasons}."
-        return Verdict("unfair", "nothing", said)
+        return Verdict("unfair", "nothing", said, evidence.metric)
     reach: Reach = "seeds" if "seeds" in tests else "models"
     whole = f"{second} − {first} is {signed(evidence.difference, digits)} {evidence.metric}"
     outcome: VerdictKind = "none"
@@ -108,6 +112,9 @@ def verdict(evidence: Evidence) -> Verdict:
         whole += f", 95 % interval {intervals}, p {'' if p_value <= LEAST_P else '= '}{p_text(p_value)}"
         if evidence.comparisons > 1:
             whole += f" after Holm's correction for {evidence.comparisons} comparisons"
+        if reach == "seeds" and EFFECT[0] in tests["seeds"].numbers:
+            g, low, high = (signed(tests["seeds"].numbers[name]) for name in EFFECT)
+            whole += f", {EFFECT[0]} {g} ({low} to {high})"
         if p_value < ALPHA and all(test.shows(evidence.difference) for test in tests.values()):
             outcome = "second" if (evidence.difference > 0) != evidence.lower_is_better else "first"
             better, worse = (second, first) if outcome == "second" else (first, second)
@@ -125,7 +132,19 @@ def verdict(evidence: Evidence) -> Verdict:
         where = "on these sentences, " if evidence.sentences else ""
         where += f"for these {'two' if one + other == 2 else one + other} trained models"
     text = "; ".join([f"{where}, {said}", *evidence.remarks])
-    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.")
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", evidence.metric, p_value)
+
+
+def either(score: Verdict, loss: Verdict | None = None) -> Verdict:
+    """The verdict by the score and by the loss: it rests on the first that shows a difference, and says on which."""
+    if loss is None or score.outcome == "unfair" or loss.outcome == "untested":
+        return score
+    ranking = ("first", "second")
+    rests, other = (loss, score) if loss.outcome in ranking and score.outcome not in ranking else (score, loss)
+    texts = [f"{each.sentence[0].lower()}{each.sentence[1:-1]}" for each in (rests, other)]
+    opposed = "; the two metrics disagree" if {score.outcome, loss.outcome} == {*ranking} else ""
+    by = "Decided by" if rests.outcome in ranking else "By"
+    return replace(rests, sentence=f"{by} {rests.metric}: {texts[0]}; by {other.metric}: {texts[1]}{opposed}.")
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:

@@ -1,0 +1,206 @@
+"""Twins that differ in any setting, and several of them trained at a time, through the real command."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from macaron.errors import UsageError
+from macaron.lab.compare.comparison import compare
+from macaron.lab.twins import NUMBERS, PAGE, make_twins
+from macaron.recipe import Recipe, load_recipe
+
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "macaron", *map(str, arguments)]
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The commands of all processes that name a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # it has ended meanwhile
+            continue
+        found += [text] if str(folder) in text else []
+    return found
+
+
+def same(one: Path, other: Path) -> bool:
+    ours, theirs = (load_file(run / "model" / "model.safetensors") for run in (one, other))
+    return ours.keys() == theirs.keys() and all(tensor.equal(theirs[key]) for key, tensor in ours.items())
+
+
+@pytest.fixture(scope="module")
+def alone(recipe: Path, tmp_path_factory: pytest.TempPathFactory, macaron: Callable[..., Any]) -> tuple[Path, str]:
+    """Two schemes with two rates, one run after the other: the set and what was printed."""
+    out = tmp_path_factory.mktemp("twins") / "alone"
+    done = macaron(*varied(recipe), "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def varied(recipe: Path) -> list[object]:
+    return ["twins", recipe, "--schemes", "lie-fg,sws", "--vary", "train.learning_rate=0.01,3e-3"]
+
+
+RUNS = [f"{scheme}-learning_rate={rate}-seed1" for rate in ("0.01", "3e-3") for scheme in ("lie-fg", "sws")]
+
+
+def test_a_setting_is_varied_on_purpose(alone: tuple[Path, str]):
+    out, said = alone
+    found = json.loads((out / NUMBERS).read_text())
+    labels = [kind["label"] for kind in found["kinds"]]
+    assert labels == [f"{s}, learning_rate={rate}" for rate in ("0.01", "3e-3") for s in ("lie-fg", "sws")]
+    assert [Path(run["folder"]).name for kind in found["kinds"] for run in kind["runs"]] == RUNS
+    assert all(pair["fairness"]["fair"] for pair in found["comparisons"])
+    assert "varied on purpose (--vary): train.learning_rate" in found["comparisons"][1]["fairness"]["cautions"]
+    assert "varied on purpose (--vary): train.learning_rate" in (out / PAGE).read_text()
+    assert said.splitlines()[0] == found["verdict"]
+    rates = [load_recipe(out / name / "recipe.toml").train.learning_rate for name in RUNS]
+    assert rates == [0.01, 0.01, 0.003, 0.003]
+
+
+def test_at_a_time_they_are_those_of_one_after_the_other(recipe: Path, alone: tuple[Path, str], tmp_path: Path):
+    out = tmp_path / "set"
+    arguments = command(*varied(recipe), "--jobs", 3, "--out", out)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.replace(str(out), "") == alone[1].replace(str(alone[0]), "")
+    assert all(same(alone[0] / name, out / name) for name in RUNS)
+    for name in ("lie-fg, learning_rate=0.01, seed 1", "sws, learning_rate=3e-3, seed 1"):
+        assert re.search(rf"^{name}: .*final model", done.stderr, re.MULTILINE), done.stderr
+    # Finished runs are not begun again.
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/model/*")}
+    again = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+    assert again.stdout == done.stdout
+    assert "4 of 4 runs are finished" in again.stderr
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    # Another recipe in the same folders would be other twins.
+    other = subprocess.run([*arguments, "--set", "train.warmup=3"], capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert "was started with another recipe" in other.stderr
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+def test_stopped_they_leave_nothing_running_and_go_on_exactly(number: signal.Signals, recipe: Path, tmp_path: Path):
+    arguments = ["twins", recipe, "--vary", "train.label_smoothing=0.0,0.1", "--set", "train.checkpoint_every=5"]
+    arguments += ["--budget", "200"]
+    out = tmp_path / "set"
+    process = subprocess.Popen(
+        command(*arguments, "--jobs", 2, "--out", out), stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    deadline = time.monotonic() + 120
+    while len({path.parts[-3] for path in out.glob("*/checkpoints/update-*")}) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.stderr is not None
+    text = process.stderr.read()
+    assert process.wait() == 128 + number, text
+    assert not processes_of(out)
+    assert "Traceback" not in text
+    assert re.search(r"macaron: stopped while training 2 runs at a time.* Continue with: .*--jobs 2 --out", text)
+    updates = [
+        sorted(path.name for path in run.glob("checkpoints/update-*"))[-1] for run in out.iterdir() if run.is_dir()
+    ]
+    assert len(updates) == 2
+    assert any(int(name[-8:]) % 5 for name in updates)  # written because of the signal
+    assert not list(out.glob("*/model"))
+    assert subprocess.run(command(*arguments, "--jobs", 2, "--out", out), env=ENVIRONMENT, check=False).returncode == 0
+    whole = tmp_path / "whole"
+    assert subprocess.run(command(*arguments, "--out", whole), env=ENVIRONMENT, check=False).returncode == 0
+    names = [f"label_smoothing={value}-seed1" for value in ("0.0", "0.1")]
+    assert all(same(whole / name, out / name) for name in names)
+
+
+def test_one_fails_and_the_others_are_kept(recipe: Path, tmp_path: Path):
+    out = tmp_path / "set"
+    (out / "learning_rate=0.01-seed1").mkdir(parents=True)
+    (out / "learning_rate=0.01-seed1" / "checkpoints").write_text("in the way")
+    arguments = command("twins", recipe, "--vary", "train.learning_rate=0.01,0.02", "--jobs", 2, "--out", out)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "macaron: 1 of 2 runs failed, the others are kept:\nlearning_rate=0.01, seed 1: " in done.stderr
+    assert (out / "learning_rate=0.02-seed1" / "model" / "config.json").is_file()
+    (out / "learning_rate=0.01-seed1" / "checkpoints").unlink()
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 runs are finished" in done.stderr
+
+
+def test_a_table_of_runs_of_several_times(recipe: Path, tmp_path: Path):
+    """Kinds are found by what was varied, whichever command has trained a run."""
+
+    def train(seeds: int, *values: str) -> None:
+        variants = [({"model.dropout": value}, load_recipe(recipe, [f"model.dropout={value}"])) for value in values]
+        plan = make_twins(load_recipe(recipe), [], seeds, tmp_path, variants=variants, say=lambda _: None)
+        plan.train()
+
+    train(3, "0.1", "0.2")
+    train(2, "0.3", "0.4")
+    train(3, "0.3", "0.4")
+    names = ["0.2", "0.1", "0.3"]
+    result = compare([tmp_path / f"dropout={name}-seed{seed}" for seed in (3, 1, 2) for name in names], trials=100)
+    assert [(kind.label, len(kind.runs)) for kind in result.kinds] == [(f"dropout={name}", 3) for name in names]
+    assert not any(pair.fairness.unfair for pair in result.pairs)
+    assert [pair.evidence.comparisons for pair in result.pairs] == [4, 4]  # two pairs, two metrics
+
+
+def with_rate(recipe: Recipe, rate: float) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, learning_rate=rate))
+
+
+def test_minutes_are_measured_at_a_time(recipe: Path, tmp_path: Path):
+    timed = load_recipe(recipe, ["train.max_updates=", "train.max_minutes=0.02"])
+    said: list[str] = []
+    variants = [({"train.learning_rate": f"{rate}"}, with_rate(timed, rate)) for rate in (0.01, 0.02)]
+    plan = make_twins(timed, [], 2, tmp_path / "set", variants=variants, jobs=3, say=said.append).plan
+    assert said[-1].startswith("pace: ")
+    assert said[-1].count(" and ") == 1
+    assert len({own.train.max_updates for _, own, _ in plan}) == 1
+    found = [(own.train.learning_rate, own.train.seed, own.train.max_minutes) for _, own, _ in plan]
+    assert found == [(0.01, 1, None), (0.02, 1, None), (0.01, 2, None), (0.02, 2, None)]
+
+
+def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    def refused(words: str, *arguments: object) -> None:
+        done = macaron("twins", recipe, *arguments, "--out", tmp_path / "set")
+        assert done.returncode != 0
+        assert words in done.stderr, done.stderr
+        assert not (tmp_path / "set").exists()
+
+    refused("at least two values", "--vary", "train.learning_rate=1e-3")
+    refused("at least two values", "--vary", "train.learning_rate=1e-3,")
+    refused("the same data", "--vary", "data.out=a,b")
+    refused("the same data", "--vary", "train.seed=1,2")
+    refused("--vary train.learning_rat=1: unknown key", "--vary", "train.learning_rat=1,2")
+    refused("--vary train.label_smoothing=2", "--vary", "train.label_smoothing=0.1,2")
+    refused("gives label_smoothing=0.1 twice", "--vary", "train.label_smoothing=0.1,0.1")
+    refused("differ in size", "--vary", "model.hidden_size=32,64")
+    refused("at least two, separated by commas", "--schemes", "lie-fg")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UsageError, match="torchrun one run in several processes"):
+        make_twins(load_recipe(recipe), ["lie-fg", "sws"], 1, tmp_path / "set", jobs=2)
+
+
+def test_values_may_hold_commas(recipe: Path, tmp_path: Path, macaron: Callable[..., Any]):
+    scheme = 'model.encoder_ends=[["G", 0.5]],[]'
+    done = macaron("twins", recipe, "--vary", scheme, "--out", tmp_path / "set")
+    assert '--vary model.encoder_ends=[["G", 0.5]]: unknown key' in done.stderr
