@@ -155,9 +155,9 @@ def _check(recipe: Recipe, before: Recipe, out: Path) -> None:
     remedy = "Use the old values, or start a new run with another --out."
     require(not changed, f"{other}. {remedy}")
     moved = [differences["train", key] for key in recipe.train.fixed_limits if ("train", key) in differences]
-    decides = f"the learning rate (train.schedule = {recipe.train.schedule!r}) or when train.consistency begins"
+    schedule, begins = f"the learning rate (train.schedule = {recipe.train.schedule!r})", recipe.train.consistency_from
     length = f"{out} cannot be resumed with another length: {'; '.join(moved)}"
-    require(not moved, f"{length}. It decides {decides}. {remedy}")
+    require(not moved, f"{length}. It decides {'when train.consistency begins' if begins else schedule}. {remedy}")
 
 
 def _is_finished(recipe: Recipe, out: Path) -> bool:
