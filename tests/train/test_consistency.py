@@ -38,7 +38,7 @@ def test_it_begins_where_it_should_and_is_logged(whole: Path, metrics: Any):
     validated = [record for record in metrics(whole) if "valid_loss" in record]
     assert validated
     assert not any("valid_divergence" in record for record in validated)
-    assert "divergence" in (whole / "report.html").read_text().lower()
+    assert "KL per token (nats)" in (whole / "report.html").read_text()
     candidates = read_json(whole / "summary.json", Record)["candidates"]
     assert candidates["last"] == next(record["valid_loss"] for record in validated if record["update"] == 31)
 
