@@ -1,6 +1,7 @@
 """Runs that are fitted to their minutes, and what is said of a run before its first update."""
 
 import json
+import re
 import tomllib
 from itertools import count
 from pathlib import Path
@@ -129,7 +130,16 @@ def test_what_is_said_before_the_first_update(
     assert text.index("warning") < text.index("parameters")
     assert "warning" not in said("train.warmup=1")
     monkeypatch.setattr(pace, "DAY", 1e-6)
-    assert "3 updates take about" in said("train.warmup=1")
+    monkeypatch.setattr(pace, "products", lambda *_: 1e3)
+
+    def days(*settings: str) -> int:
+        found = re.search(r"3 updates take about ([\d,]+) days", said("train.warmup=1", *settings))
+        assert found
+        return int(found[1].replace(",", ""))
+
+    plain = days()
+    for settings, passes in (((), 2.0), (("train.consistency_from=0.5",), 1.5)):
+        assert days("train.consistency=simcut", *settings) == pytest.approx(passes * plain, rel=1e-6)
     with pytest.raises(MacaronError, match="time ran out before the first update"):
         said("train.warmup=1", "train.max_minutes=1e-9")
     assert "make them the only limit: --set train.max_updates=" in capfd.readouterr().err

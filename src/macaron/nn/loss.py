@@ -169,10 +169,8 @@ class SmoothedCrossEntropy(nn.Module):
         flat, goals = states.reshape(-1, states.shape[-1]), targets.reshape(-1)
         chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
         if divergence is not None:  # the two rows of a token side by side; several tensors of this size are held
-            flat, (first, second) = (
-                flat.view(2, -1, flat.shape[-1]).transpose(0, 1).reshape(flat.shape),
-                goals.view(2, -1),
-            )
+            flat = flat.view(2, -1, flat.shape[-1]).transpose(0, 1).reshape(flat.shape)
+            first, second = goals.view(2, -1)
             second = second if divergence.both else torch.full_like(second, self.losses.ignored)
             goals, chunk = torch.stack([first, second], 1).flatten(), 2 * max(chunk // 8, 1)
         return _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]

@@ -260,11 +260,8 @@ class TranslationTask(Task):
         self.sections = section_count(size * (4 if train.bpe_dropout else 1))  # splitting words takes memory
         #: Pairs that are short enough.
         self.kept = sum(len(self._section(section)) for section in range(self.sections))
-        if not self.kept:
-            raise MacaronError(
-                f"{data.folder}: all {size:,} training pairs are longer than train.{self.limit_name} = {self.limit} "
-                "tokens, and such pairs are left out: raise it"
-            )
+        problem = f"all {size:,} training pairs are longer than train.{self.limit_name} = {self.limit} tokens"
+        require(self.kept > 0, f"{data.folder}: {problem}, and such pairs are left out: raise it")
         self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
         self.mixture = Mixture(self._section(0), self.corpora, train.seed)
         if train.directions == "both" and any(corpus.tag for corpus in self.corpora):

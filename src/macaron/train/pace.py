@@ -123,7 +123,8 @@ def fit(trainer: Trainer, given: Collection[str], say: Say) -> None:
             f"rate never reaches its peak. Set train.warmup={max(updates // 10, 1)}, or train longer."
         )
     size = sum(parameter.numel() for parameter in trainer.task.model.parameters())
-    operations = 6.0 * size * settings.batch_tokens * settings.accumulate * updates
+    passes = 1.0 if settings.consistency == "none" else 2 - settings.consistency_from
+    operations = 6.0 * size * settings.batch_tokens * settings.accumulate * updates * passes
     # Estimated, not measured: an update of a large model on a CPU takes minutes.
     needed = operations / trainer.processes.world / (REACHED * products(trainer.device, trainer.half))
     if minutes is not None and needed > 120 * minutes:
