@@ -1,8 +1,8 @@
 """BPE-dropout (Provilkov et al., 2020) of prepared tokens: words are split anew, with some of the merges left out.
 
 For each section of an epoch a word is split as often as it occurs, but at most `DRAWS` times, and each of its
-occurrences takes one of these splits by chance. (What has no space between is one word here, punctuation included.)
-All is a function of the tokens, the share of merges that is left out, and a seed.
+occurrences takes one of these splits at random. (What stands between two spaces is one word, punctuation included.)
+The result depends only on the tokens, the share of merges that is left out, and a seed.
 """
 
 import json

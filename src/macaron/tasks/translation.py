@@ -285,7 +285,7 @@ class TranslationTask(Task):
         return plan_padded(*self._shown(1), self.train.batch_tokens, self.train.seed)
 
     def _shown(self, number: int) -> tuple[PairStore, Indices]:
-        """What a section shows: some of the stored pairs, or pairs that are turned or split anew."""
+        """The pairs of a section: stored ones, or those of both directions, or with words that are split anew."""
         epoch, section = divmod(number - 1, self.sections)
         mixture = Mixture(self._section(section), self.corpora, self.train.seed) if section else self.mixture
         pairs, seen, both = self.train_pairs, mixture.epoch(epoch + 1), self.train.directions == "both"
