@@ -16,6 +16,7 @@ from macaron.recipe import recipe_from
 from macaron.tasks.translation import TranslationBatch, TranslationLoss
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.settings import CONSISTENCY
+from operators import OPERATORS, tiny
 
 ROWS, WIDTH, VOCABULARY = 4, 12, 30
 STILL = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
@@ -185,6 +186,19 @@ def test_every_layout_of_a_batch(settings: Any):
     made.model.encoder.needs_positions = True
     assert_close(computed(made, padded()), expected)  # with padding
     assert_close(computed(made, padded(0, 3), padded(3, 5), padded(5)), expected)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("divergence", [SIMCUT, R_DROP], ids=["simcut", "r-drop"])
+def test_every_operator_in_every_layout(name: str, divergence: tuple[float, bool]):
+    model = tiny({**OPERATORS[name], **STILL}, VOCABULARY).double().train()
+    cut = {"word_dropout": 1.0} if divergence is R_DROP else {"cut": 1.0}
+    made = TranslationLoss(model, 0.1, PairDivergence(*divergence, PAD), **cut)
+    expected = computed(made, packed())
+    assert expected[0][2] > 0 or divergence is R_DROP  # its copies lose the same words here
+    assert_close(computed(made, padded()), expected)
+    model.encoder.needs_positions = True
+    assert_close(computed(made, padded()), expected)
 
 
 @pytest.mark.parametrize("settings", [{"divergence": SIMCUT, "cut": 0.3}, {"divergence": R_DROP, "word_dropout": 0.3}])
