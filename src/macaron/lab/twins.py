@@ -148,6 +148,10 @@ def make_twins(
             label = varied_label(name, values)
             if label in recipes:
                 raise UsageError(f"--vary gives {label} twice")
+            for other in (other for other, known in recipes.items() if known == twin):
+                replaced = budget is not None and any(key.startswith("train.max_") for key in values)
+                remedy = "--budget replaces all limits of a recipe" if replaced else "leave one out"
+                raise UsageError(f"{other} and {label} are the same run: {remedy}")
             recipes[label], varied[label] = twin, values
     sizes = {name: count(configuration(own, vocabulary)) for name, own in recipes.items()}
     first = next(iter(sizes))

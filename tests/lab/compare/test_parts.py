@@ -113,6 +113,14 @@ def test_the_test_over_seeds_is_welchs(first: list[float], second: list[float]):
     assert found.p_values["Welch's t-test"] == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_kind_without_spread_is_tested_without_a_warning():
+    found = seed_test([40.0, 40.0, 40.0], [40.0, 40.1, 40.2])
+    assert found is not None
+    assert found.numbers["degrees of freedom"] == pytest.approx(2)
+    assert found.p_values["Welch's t-test"] == pytest.approx(stats.ttest_1samp([40.0, 40.1, 40.2], 40.0).pvalue)
+
+
 def test_too_few_seeds_are_not_tested():
     assert seed_test([1.0, 2.0], [3.0, 4.0, 5.0]) is None
     assert seed_test([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]) is None
