@@ -221,6 +221,8 @@ def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], mon
     refused(f"learning_rate=0.01 and learning_rate=1e-2 {same}: leave", "--vary", "train.learning_rate=0.01,1e-2")
     refused(f"{same}: --budget replaces all limits", "--vary", "train.max_updates=3,6", "--budget", 3)
     refused(f"lie-fg, scheme=lie-fg and lie-fg, scheme=sws {same}", "--schemes", "lie-fg,sws", "--vary", scheme)
+    minutes = ["--vary", "train.max_minutes=1,2", "--set", "train.max_updates="]
+    refused("vary train.max_updates instead", *minutes)
     refused("differ in size", "--vary", "model.hidden_size=32,64")
     refused("at least two, separated by commas", "--schemes", "lie-fg")
     monkeypatch.setenv("RANK", "0")

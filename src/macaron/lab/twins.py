@@ -253,6 +253,10 @@ def _fitted(plan: Plan, most: int | None, jobs: int, say: Callable[[str], None])
     minutes = train.max_minutes
     if minutes is None or train.max_updates is not None or train.max_epochs is not None:
         return plan
+    if any(own.train.max_minutes != minutes for _, own, _ in plan):
+        raise UsageError(
+            "--vary train.max_minutes: all runs get as many updates as fit; vary train.max_updates instead"
+        )
     begun = next((folder for *_, folder in plan if (folder / "recipe.toml").is_file()), None)
     if begun is not None:
         train = kept(recipe, recipe_from(*load_toml(begun / "recipe.toml"))).train
