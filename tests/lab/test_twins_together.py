@@ -146,6 +146,22 @@ def test_one_fails_and_the_others_are_kept(recipe: Path, tmp_path: Path):
     assert "1 of 2 runs are finished" in done.stderr
 
 
+def test_settings_are_varied_for_models_that_start_from_one(
+    recipe: Path, alone: tuple[Path, str], tmp_path: Path, macaron: Callable[..., Any]
+):
+    source, out, path = alone[0] / RUNS[0], tmp_path / "set", tmp_path / "recipe.toml"
+    path.write_text(re.sub(r"(?s)\[model\].*\[train\]", f'[model]\nfrom = "{source}"\n[train]', recipe.read_text()))
+    arguments = ["twins", path, "--vary", "train.label_smoothing=0.0,0.1", "--jobs", 2, "--out", out]
+    done = macaron(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"seed 1: starts from {source} (") == 2
+    first, other = (json.loads((run / "model" / "config.json").read_text()) for run in (source, *out.glob("*0.1-*")))
+    assert first["scheme"] == other["scheme"] == "lie-fg"
+    assert "2 of 2 runs are finished" in macaron(*arguments).stderr
+    refused = macaron(*arguments, "--schemes", "lie-fg,sws")
+    assert "model.from: twins differ in their schemes" in refused.stderr
+
+
 def test_a_failure_in_training_and_a_killed_run_say_so(recipe: Path, tmp_path: Path):
     out = tmp_path / "set"
     arguments = ["twins", recipe, "--vary", "train.learning_rate=1e9,0.01", "--set", "train.warmup=1", "--jobs", 2]
@@ -217,10 +233,11 @@ def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], mon
     refused("--vary train.label_smoothing=2", "--vary", "train.label_smoothing=0.1,2")
     refused("gives label_smoothing=0.1 twice", "--vary", "train.label_smoothing=0.1,0.1")
     # The same value in other words, and values that something else replaces.
-    same = "are the same run"
-    refused(f"learning_rate=0.01 and learning_rate=1e-2 {same}: leave", "--vary", "train.learning_rate=0.01,1e-2")
-    refused(f"{same}: --budget replaces all limits", "--vary", "train.max_updates=3,6", "--budget", 3)
-    refused(f"lie-fg, scheme=lie-fg and lie-fg, scheme=sws {same}", "--schemes", "lie-fg,sws", "--vary", scheme)
+    twice = "gives learning_rate=1e-2 twice: learning_rate=0.01 is the same run; leave one out"
+    refused(twice, "--vary", "train.learning_rate=0.01,1e-2")
+    refused("the same run; --budget replaces all limits", "--vary", "train.max_updates=3,6", "--budget", 3)
+    twice = "gives lie-fg, scheme=sws twice: lie-fg, scheme=lie-fg is the same run"
+    refused(twice, "--schemes", "lie-fg,sws", "--vary", scheme)
     minutes = ["--vary", "train.max_minutes=1,2", "--set", "train.max_updates="]
     refused("vary train.max_updates instead", *minutes)
     refused("differ in size", "--vary", "model.hidden_size=32,64")
