@@ -47,10 +47,9 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
             line = re.sub(rf"{re.escape(str(file))}(, line \d+)?: ", "", text)  # a file that will be gone
             with lock:  # whole lines
                 say(f"{name}: {line.rstrip()}")
-        if (code := process.wait()) < 0:  # its last line is any
-            failed.append(f"{name}: killed by {signal.Signals(-code).name}")
-        elif code:
-            failed.append(f"{name}: {line.strip().removeprefix('macaron: ')} (exit code {code})")
+        if code := process.wait():
+            said = f"{line.strip().removeprefix('macaron: ')} (exit code {code})"
+            failed.append(f"{name}: {said if code > 0 else f'killed by {signal.Signals(-code).name}'}")
 
     with TemporaryDirectory() as recipes, ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(train, *run) for run in left]
