@@ -27,15 +27,16 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "macaron", *map(str, arguments)]
 
 
-def processes_of(folder: Path) -> list[str]:
+def processes_of(folder: Path) -> dict[int, str]:
     """The commands of all processes that name a folder."""
-    found = []
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             text = path.read_bytes().replace(b"\0", b" ").decode()
         except OSError:  # it has ended meanwhile
             continue
-        found += [text] if str(folder) in text else []
+        if str(folder) in text:
+            found[int(path.parent.name)] = text
     return found
 
 
@@ -145,6 +146,43 @@ def test_one_fails_and_the_others_are_kept(recipe: Path, tmp_path: Path):
     assert "1 of 2 runs are finished" in done.stderr
 
 
+def test_settings_are_varied_for_models_that_start_from_one(
+    recipe: Path, alone: tuple[Path, str], tmp_path: Path, macaron: Callable[..., Any]
+):
+    source, out, path = alone[0] / RUNS[0], tmp_path / "set", tmp_path / "recipe.toml"
+    path.write_text(re.sub(r"(?s)\[model\].*\[train\]", f'[model]\nfrom = "{source}"\n[train]', recipe.read_text()))
+    arguments = ["twins", path, "--vary", "train.label_smoothing=0.0,0.1", "--jobs", 2, "--out", out]
+    done = macaron(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"seed 1: starts from {source} (") == 2
+    first, other = (json.loads((run / "model" / "config.json").read_text()) for run in (source, *out.glob("*0.1-*")))
+    assert first["scheme"] == other["scheme"] == "lie-fg"
+    assert "2 of 2 runs are finished" in macaron(*arguments).stderr
+    refused = macaron(*arguments, "--schemes", "lie-fg,sws")
+    assert "model.from: twins differ in their schemes" in refused.stderr
+
+
+def test_a_failure_in_training_and_a_killed_run_say_so(recipe: Path, tmp_path: Path):
+    out = tmp_path / "set"
+    arguments = ["twins", recipe, "--vary", "train.learning_rate=1e9,0.01", "--set", "train.warmup=1", "--jobs", 2]
+    arguments = command(*arguments, "--budget", 2000, "--out", out)
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("learning_rate=0.01-seed1/checkpoints/update-*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (trained,) = (pid for pid, text in processes_of(out).items() if " train " in text and "=0.01-seed1 " in text)
+    os.kill(trained, signal.SIGKILL)
+    assert process.stderr is not None
+    *_, text = process.stderr.read().partition("macaron: 2 of 2 runs failed, the others are kept:\n")
+    assert process.wait() == 1
+    # The recipe that the run was started with was a temporary file: it is not named.
+    assert re.search(r"^learning_rate=1e9, seed 1: the loss is not finite at or before update \d", text, re.MULTILINE)
+    assert re.search(r"^learning_rate=0\.01, seed 1: killed by SIGKILL$", text, re.MULTILINE)
+    assert not processes_of(out)
+
+
 def test_a_table_of_runs_of_several_times(recipe: Path, tmp_path: Path):
     """Kinds are found by what was varied, whichever command has trained a run."""
 
@@ -186,6 +224,7 @@ def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], mon
         assert words in done.stderr, done.stderr
         assert not (tmp_path / "set").exists()
 
+    scheme = "model.scheme=lie-fg,sws"
     refused("at least two values", "--vary", "train.learning_rate=1e-3")
     refused("at least two values", "--vary", "train.learning_rate=1e-3,")
     refused("the same data", "--vary", "data.out=a,b")
@@ -193,6 +232,14 @@ def test_refusals(recipe: Path, tmp_path: Path, macaron: Callable[..., Any], mon
     refused("--vary train.learning_rat=1: unknown key", "--vary", "train.learning_rat=1,2")
     refused("--vary train.label_smoothing=2", "--vary", "train.label_smoothing=0.1,2")
     refused("gives label_smoothing=0.1 twice", "--vary", "train.label_smoothing=0.1,0.1")
+    # The same value in other words, and values that something else replaces.
+    twice = "gives learning_rate=1e-2 twice: learning_rate=0.01 is the same run; leave one out"
+    refused(twice, "--vary", "train.learning_rate=0.01,1e-2")
+    refused("the same run; --budget replaces all limits", "--vary", "train.max_updates=3,6", "--budget", 3)
+    twice = "gives lie-fg, scheme=sws twice: lie-fg, scheme=lie-fg is the same run"
+    refused(twice, "--schemes", "lie-fg,sws", "--vary", scheme)
+    minutes = ["--vary", "train.max_minutes=1,2", "--set", "train.max_updates="]
+    refused("vary train.max_updates instead", *minutes)
     refused("differ in size", "--vary", "model.hidden_size=32,64")
     refused("at least two, separated by commas", "--schemes", "lie-fg")
     monkeypatch.setenv("RANK", "0")

@@ -24,7 +24,7 @@ def fairseq(
     dictionary: Annotated[Path, Option("--dict", help="The dict.txt that the model was trained with.")],
     out: Annotated[Path, Option(help="The model folder to write.")],
     bpe: Annotated[Path | None, Option(help="The BPE codes (subword-nmt), to split words.")] = None,
-    pipeline: Annotated[Literal["spaces", "moses"], Option(help="Spaced words, or plain text (moses).")] = "spaces",
+    pipeline: Annotated[Literal["spaces", "moses"], Option(help="Input: spaced words; moses: plain text.")] = "spaces",
     source_lang: Annotated[str | None, Option(help="For moses; by default the checkpoint's.")] = None,
     target_lang: Annotated[str | None, Option(help="For moses; by default the checkpoint's.")] = None,
     cased: Annotated[bool, Option("--cased", help="For moses: do not lower-case (IWSLT14 is lower-cased).")] = False,

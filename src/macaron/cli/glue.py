@@ -18,7 +18,7 @@ Number = TypeVar("Number", int, float)
 def glue(
     model: Annotated[Path | None, Argument(help="A pre-trained model folder, or a run's.")] = None,
     data: Annotated[Path | None, Option(help="GLUE's folder: CoLA, SST-2, ... below it.")] = None,
-    tasks: Annotated[str, Option(help="Some of these, and wnli.")] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
+    tasks: Annotated[str, Option(help="Any of these and wnli, with commas.")] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
     out: Annotated[Path | None, Option(help="The run's folder.")] = None,
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
     grid: Annotated[

@@ -18,7 +18,7 @@ _TEXT = "Plain text: a paragraph per line, a blank line between documents; also 
 
 
 def prepare(
-    recipe: Annotated[Path | None, Argument(help="A TOML file, or a name of `macaron recipe list`.")] = None,
+    recipe: Annotated[Path | None, Argument(help="A TOML file or name of `macaron recipe list`; or options.")] = None,
     *,
     source_lang: Annotated[str | None, Option(help="Language to translate from.")] = None,
     target_lang: Annotated[str | None, Option(help="Language to translate into.")] = None,
@@ -41,7 +41,7 @@ def prepare(
     pipeline: Annotated[
         Literal["raw", "moses"] | None, Option(help="raw: cased (default); moses: lower-cased.")
     ] = None,
-    state: Annotated[Literal["raw", "moses"] | None, Option(help="Of the files: plain (raw) or tokenised.")] = None,
+    state: Annotated[Literal["raw", "moses"] | None, Option(help="Of the files; moses: tokenised already.")] = None,
     settings: Settings = None,
     workers: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one per core).")] = None,
     verify: Verify = False,

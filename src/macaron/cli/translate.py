@@ -47,7 +47,7 @@ def translate(
     sample: Annotated[bool, Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
-    top_p: Annotated[float | None, Option(help="For --sample: among the best that have probability p.")] = None,
+    top_p: Annotated[float | None, Option(help="For --sample: among the best with total probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     long_lines: Annotated[
         Literal["split", "refuse", "truncate"], Option(help="Sentences longer than --max-source-length.")

@@ -1,6 +1,8 @@
 """Several runs at a time on one machine, each a ``macaron train`` of its own, whose lines get its name."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -41,11 +43,13 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
         # In a session of its own Ctrl-C does not reach it, which would come twice.
         process = subprocess.Popen(command, **pipes, env=environment, errors="replace", start_new_session=True)
         running.append(process)
-        for line in process.stdout or ():
+        for text in process.stdout or ():
+            line = re.sub(rf"{re.escape(str(file))}(, line \d+)?: ", "", text)  # a file that will be gone
             with lock:  # whole lines
                 say(f"{name}: {line.rstrip()}")
         if code := process.wait():
-            failed.append(f"{name}: {line.strip().removeprefix('macaron: ')} (exit code {code})")
+            said = f"{line.strip().removeprefix('macaron: ')} (exit code {code})"
+            failed.append(f"{name}: {said if code > 0 else f'killed by {signal.Signals(-code).name}'}")
 
     with TemporaryDirectory() as recipes, ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(train, *run) for run in left]

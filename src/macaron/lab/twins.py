@@ -37,6 +37,7 @@ from macaron.tasks.auto import kept
 from macaron.tasks.auto import resolve as resolve_auto
 from macaron.tasks.run import pace_of
 from macaron.tasks.run import run as train_run
+from macaron.tasks.start import with_source
 from macaron.train.distributed import join
 from macaron.train.pace import fitted, trial_seconds
 
@@ -146,8 +147,10 @@ def make_twins(
         own = {name: _twin(settled, scheme, vocabulary) for name, scheme in names.items()} or {"": settled}
         for name, twin in own.items():
             label = varied_label(name, values)
-            if label in recipes:
-                raise UsageError(f"--vary gives {label} twice")
+            for other in (other for other, known in recipes.items() if known == twin):
+                replaced = budget is not None and any(key.startswith("train.max_") for key in values)
+                remedy = "--budget replaces all limits of a recipe" if replaced else "leave one out"
+                raise UsageError(f"--vary gives {label} twice: {other} is the same run; {remedy}")
             recipes[label], varied[label] = twin, values
     sizes = {name: count(configuration(own, vocabulary)) for name, own in recipes.items()}
     first = next(iter(sizes))
@@ -169,11 +172,11 @@ def make_twins(
 
 def _settled(recipe: Recipe, budget: int | None, schemes: bool, say: Callable[[str], None]) -> Recipe:
     """The recipe with what is chosen for it, and with the budget of updates."""
-    if recipe.model.source is not None:
+    if recipe.model.source is not None and schemes:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
     if budget is not None:  # what is chosen is chosen for it
         recipe = replace(recipe, train=replace(recipe.train, max_updates=budget, max_epochs=None, max_minutes=None))
-    recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
+    recipe = resolve_auto(with_source(recipe, None), recipe.train.wants_gpu(torch.cuda.is_available()), say)
     asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
     if recipe.train.warmup != asked:
         say(f"train.warmup = {asked:,} would not end within the budget: {recipe.train.warmup:,} updates instead")
@@ -249,6 +252,10 @@ def _fitted(plan: Plan, most: int | None, jobs: int, say: Callable[[str], None])
     minutes = train.max_minutes
     if minutes is None or train.max_updates is not None or train.max_epochs is not None:
         return plan
+    if any(own.train.max_minutes != minutes for _, own, _ in plan):
+        raise UsageError(
+            "--vary train.max_minutes: all runs get as many updates as fit; vary train.max_updates instead"
+        )
     begun = next((folder for *_, folder in plan if (folder / "recipe.toml").is_file()), None)
     if begun is not None:
         train = kept(recipe, recipe_from(*load_toml(begun / "recipe.toml"))).train

@@ -339,6 +339,12 @@ def test_pretraining_runs_have_losses_alone(twins: tuple[Path, Path], data: Path
     assert pair.verdict.reach == "seeds"
     assert pair.sentences == {}
     assert set(pair.seeds) == {"validation loss"}
+    # With another objective the loss is another quantity: nothing is concluded from it.
+    other = tmp_path / "masked"
+    run(load_recipe(recipe, ["model.scheme=lie-fg", "pretrain.mask_ratio=0.5"]), other, False)
+    found = write_comparison([runs[0], other], None, "test", tmp_path / "page.html", vary=["pretrain.mask_ratio"])
+    assert "nothing is concluded: pretrain.mask_ratio changes what the validation loss measures" in found["verdict"]
+    assert "To compare such a setting on purpose" not in (tmp_path / "page.html").read_text()
     with pytest.raises(
         MacaronError, match=r"runs of different tasks cannot be compared: .*\(pre-training\).*translation"
     ):

@@ -77,7 +77,7 @@ def _verdict(result: Result) -> str:
         said = _list(each.sentence for each in ordered)
     elif outcomes == ["unfair"]:
         said = f"<p>So nothing is concluded, and no difference is shown:</p>{_list(result.pairs[0].fairness.unfair)}"
-    if "unfair" in outcomes:
+    if any(each.effect == "unfair" for pair in result.pairs for each in pair.fairness.differences):
         said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     parts = [f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>']
     if outcomes != ["unfair"]:

@@ -123,6 +123,8 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         found.pop("train.seed", None)  # there are several on either side
     worse = [each for each in found.values() if each.effect == "unfair"]
     unfair = [f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}" for each in worse]
+    objective = [each.key for each in found.values() if each.key.startswith("pretrain.") and each.effect == "compared"]
+    unfair += [f"{key} changes what the validation loss measures" for key in objective]
     if meant := [key for key in found if key in question.vary or all(run.varies(key) for run in runs)]:
         cautions.append(f"varied on purpose (--vary): {', '.join(meant)}")
     same = len({run.progress.update for run in runs}) == 1
