@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,11 @@ def same(one: Path, other: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def alone(recipe: Path, tmp_path_factory: pytest.TempPathFactory, macaron: Callable[..., Any]) -> tuple[Path, str]:
+def alone(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Two schemes with two rates, one run after the other: the set and what was printed."""
     out = tmp_path_factory.mktemp("twins") / "alone"
-    done = macaron(*varied(recipe), "--out", out)
+    arguments = command(*varied(recipe), "--out", out)  # on one thread, as several at a time
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
@@ -102,27 +104,29 @@ def test_stopped_they_leave_nothing_running_and_go_on_exactly(number: signal.Sig
     arguments = ["twins", recipe, "--vary", "train.label_smoothing=0.0,0.1", "--set", "train.checkpoint_every=5"]
     arguments += ["--budget", "200"]
     out = tmp_path / "set"
-    process = subprocess.Popen(
-        command(*arguments, "--jobs", 2, "--out", out), stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
+    environment = ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": "3,5"}
+    started = command(*arguments, "--jobs", 2, "--out", out)
+    process = subprocess.Popen(started, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 120
-    while len({path.parts[-3] for path in out.glob("*/checkpoints/update-*")}) < 2:
+    seen: set[str] = set()  # GPUs, by turns
+    while not list(out.glob("*/checkpoints/update-*")) or len(seen) < 2:
         assert process.poll() is None
         assert time.monotonic() < deadline
+        for pid in (pid for pid, text in processes_of(out).items() if " train " in text):
+            with suppress(OSError):
+                seen.update(re.findall(r"CUDA_VISIBLE_DEVICES=(\w+)\0", Path(f"/proc/{pid}/environ").read_text()))
         time.sleep(0.01)
     process.send_signal(number)
     assert process.stderr is not None
     text = process.stderr.read()
     assert process.wait() == 128 + number, text
+    assert seen == {"3", "5"}
     assert not processes_of(out)
     assert "Traceback" not in text
     assert re.search(r"macaron: stopped while training 2 runs at a time.* Continue with: .*--jobs 2 --out", text)
-    updates = [
-        sorted(path.name for path in run.glob("checkpoints/update-*"))[-1] for run in out.iterdir() if run.is_dir()
-    ]
-    assert len(updates) == 2
-    assert any(int(name[-8:]) % 5 for name in updates)  # written because of the signal
-    assert not list(out.glob("*/model"))
+    for update, name in re.findall(r"macaron: stopped at update ([\d,]+);.*/(\S+)$", text, re.MULTILINE):
+        *_, last = sorted(path.name for path in out.glob(f"{name}/checkpoints/update-*"))
+        assert int(last.removeprefix("update-")) == int(update.replace(",", ""))
     assert subprocess.run(command(*arguments, "--jobs", 2, "--out", out), env=ENVIRONMENT, check=False).returncode == 0
     whole = tmp_path / "whole"
     assert subprocess.run(command(*arguments, "--out", whole), env=ENVIRONMENT, check=False).returncode == 0

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,6 +32,8 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
     say(f"{len(runs) - len(left)} of {len(runs)} runs are finished")
     threads = max(1, torch.get_num_threads() // min(jobs, len(runs)))
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+    gpus = cycle(chosen.split(","))
     running: list[subprocess.Popen[str]] = []
     failed: list[str] = []
     lock = threading.Lock()
@@ -41,7 +44,8 @@ def train_together(runs: Sequence[tuple[str, Recipe, Path]], jobs: int, say: Cal
         command = [sys.executable, "-m", "macaron", "train", str(file), "--resume", "--out", str(folder)]
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         # In a session of its own Ctrl-C does not reach it, which would come twice.
-        process = subprocess.Popen(command, **pipes, env=environment, errors="replace", start_new_session=True)
+        own = environment | {"CUDA_VISIBLE_DEVICES": next(gpus)}
+        process = subprocess.Popen(command, **pipes, env=own, errors="replace", start_new_session=True)
         running.append(process)
         for text in process.stdout or ():
             line = re.sub(rf"{re.escape(str(file))}(, line \d+)?: ", "", text)  # a file that will be gone
