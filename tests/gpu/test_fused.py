@@ -100,6 +100,8 @@ def check_against_float64(plain: Any, batches: Sequence[Any], tolerance: float =
         {"norm": "post", "activation": "gelu"},
         {"norm_type": "rms", "scheme": "lie-fg", "tying": "layer"},
         {"scheme": "strang-fgf", "head_size": 32, "prologue": [["G", 0.5]], "epilogue": [["F", 1.0]]},
+        {"scheme": "lie-fg", "velocity": {"beta": 0.5, "mu": 0.5, "learned": "channel"}, "activation": "swiglu"},
+        {"velocity": "damped", "norm": "post", "activation": "silu"},
     ],
 )
 def test_losses_and_gradients_are_those_of_the_plain_modules_in_float64(changes):

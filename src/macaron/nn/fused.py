@@ -24,7 +24,10 @@ ROWS = (16, 32, 64, 128)
 
 @dataclass
 class State:
-    """A state x + c drop(moved + bias), (N, D), whose sum is not yet computed; one of x and moved may be missing."""
+    """A state x + c drop(moved + bias), (N, D), whose sum is not yet computed; one of x and moved may be missing.
+
+    :param velocity: (N, D) beside it, if particles have one; None at the first layer, where it is zero
+    """
 
     rows: PackedRows
     x: Tensor | None
@@ -32,6 +35,7 @@ class State:
     bias: Tensor | None = None
     coefficient: float = 1.0
     rate: float = 0.0
+    velocity: Tensor | None = None
 
     def normed(self, norm: Any) -> tuple[Tensor, Tensor]:
         """The sum and its norm; without a norm only the first counts."""
@@ -73,18 +77,37 @@ def embed(
 
 def advance(part: Any, state: State, coefficient: float, context: Context) -> State:
     """One sub-step of a sub-layer (`macaron.nn.layer.SubLayer`)."""
-    rows, operator = state.rows, part.operator
+    rows, rate = state.rows, part.dropout if part.training else 0.0
+    if part.velocity is not None:
+
+        def move(at: Tensor) -> Tensor:
+            given = State(rows, at.to(rows.dtype)).normed(part.norm)[1] if part.pre_norm else at.to(rows.dtype)
+            return State(rows, None, *_moved(part, given, rows, context), coefficient, rate).sum
+
+        x = state.sum
+        v = torch.zeros_like(x) if state.velocity is None else state.velocity
+        x, v = (each.to(rows.dtype) for each in part.velocity(x, v, move))
+        return State(rows, x if part.pre_norm else State(rows, x).normed(part.norm)[1], velocity=v)
     x, given = state.normed(part.norm) if part.pre_norm else (state.sum,) * 2
-    rate = part.dropout if part.training else 0.0
-    inside = operator.dropout if part.training else 0.0
-    if isinstance(operator, FeedForward):
-        out, gelu = operator.fc2, operator.activation is F.gelu
-        inner = Inner.apply(given, operator.fc1.weight, operator.fc1.bias, rows, gelu, rows.dropout(inside))  # type: ignore[no-untyped-call]
-    else:
-        out, inner = operator.out, _heads(operator, given, rows, context, inside)
-    moved = Product.apply(inner, out.weight, rows)  # type: ignore[no-untyped-call]
-    after = State(rows, x, moved, out.bias, coefficient, rate)
+    after = State(rows, x, *_moved(part, given, rows, context), coefficient, rate)
     return after if part.pre_norm else State(rows, after.normed(part.norm)[1])
+
+
+def _moved(part: Any, given: Tensor, rows: PackedRows, context: Context) -> tuple[Tensor, Tensor | None]:
+    """The move of a sub-layer without its bias, and the bias."""
+    operator = part.operator
+    inside = operator.dropout if part.training else 0.0
+    if not isinstance(operator, FeedForward):
+        out, inner = operator.out, _heads(operator, given, rows, context, inside)
+    elif operator.activation in (F.relu, F.gelu):
+        out, first, gelu = operator.fc2, operator.fc1, operator.activation is F.gelu
+        inner = Inner.apply(given, first.weight, first.bias, rows, gelu, rows.dropout(inside))  # type: ignore[no-untyped-call]
+    else:
+        out, first = operator.fc2, operator.fc1
+        inner = Product.apply(given, first.weight, rows)  # type: ignore[no-untyped-call]
+        inner = inner if first.bias is None else inner + first.bias.to(rows.dtype)
+        inner = F.dropout(operator.activation(inner), inside)
+    return Product.apply(inner, out.weight, rows), out.bias  # type: ignore[no-untyped-call]
 
 
 def _heads(operator: Any, x: Tensor, rows: PackedRows, context: Context, rate: float) -> Tensor:

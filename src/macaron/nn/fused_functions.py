@@ -1,5 +1,10 @@
 """The steps of `macaron.nn.fused` with their gradients, by the kernels of `macaron.nn.kernels`, which need Triton."""
 
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -13,11 +18,42 @@ BLOCK, ROWS = 2048, 4
 WARPS = 16 * 132
 
 
-def kernels() -> Any:
-    """The kernels; imported where they are launched."""
+#: Whether launches of this thread only compile.
+_compiling = ContextVar("compiling", default=False)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """A context in which launches compile their kernels, many at a time, and compute nothing: results are undefined."""
+    if os.environ.get("TRITON_INTERPRET"):  # then there is nothing to compile
+        yield
+        return
+    from triton import AsyncCompileMode
+
+    token = _compiling.set(True)
+    try:
+        # Otherwise backward passes launch from another thread, which does not know of this context.
+        alone = torch.autograd.set_multithreading_enabled(False)
+        with alone, ThreadPoolExecutor() as pool, AsyncCompileMode(pool):
+            yield
+    finally:
+        _compiling.reset(token)
+
+
+def launch(name: str, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
+    """Launch a kernel, or only compile it, see `compiling`."""
     from macaron.nn import kernels
 
-    return kernels
+    kernel = getattr(kernels, name)
+    if _compiling.get():
+        kernel.warmup(*arguments, grid=grid, **options)
+    else:
+        kernel[grid](*arguments, **options)
+
+
+def power_of_2(size: int) -> int:
+    """The smallest power of 2 that is not less."""
+    return 1 << (size - 1).bit_length()
 
 
 def weight_gradient(d_out: Tensor, x: Tensor) -> Tensor:
@@ -31,7 +67,7 @@ def column_sums(parts: Tensor) -> Tensor:
     """The sum of partial sums (P, ...), in a fixed order."""
     total = parts.new_empty(parts.shape[1:])
     size = total.numel()
-    kernels().column_sums[(-(-size // 16),)](parts, total, len(parts), size, R=64, BLOCK=16, num_warps=4)
+    launch("column_sums", (-(-size // 16),), parts, total, len(parts), size, R=256, BLOCK=16, num_warps=8)
     return total
 
 
@@ -43,7 +79,7 @@ def joined(*tensors: Tensor) -> tuple[Tensor, Tensor]:
     programs = min(-(-WARPS // (12 * blocks)), -(-rows // each))
     out = tensors[0].new_empty((rows, 3 * columns))
     parts = out.new_empty((programs, 3 * columns), dtype=torch.float32)
-    kernels().join_columns[(blocks, 3, programs)](*tensors, out, parts, rows, columns, R=each, BLOCK=width, num_warps=4)
+    launch("join_columns", (blocks, 3, programs), *tensors, out, parts, rows, columns, R=each, BLOCK=width, num_warps=4)
     return out, column_sums(parts)
 
 
@@ -81,10 +117,11 @@ class ResidualNorm(torch.autograd.Function):
         seed, rate, factor = dropout
         total = given if moved is None else torch.empty_like(given)
         normed = None if gain is None else torch.empty_like(given)
-        kernels().residual_norm[(-(-rows // ROWS),)](
+        launch(
+            "residual_norm", (-(-rows // ROWS),),
             x, moved, bias, gain, beta, seed, total, normed, rows, rate, coefficient * factor, eps,
-            D=size, WIDE=kernels().triton.next_power_of_2(size), R=ROWS, START=x is not None, ADD=moved is not None,
-            BIAS=bias is not None, NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
+            D=size, WIDE=power_of_2(size), R=ROWS, START=x is not None, ADD=moved is not None,
+            BIAS=bias is not None, NORM=gain is not None, BETA=beta is not None, RMS=rms, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, gain, seed)
         ctx.of, ctx.given = (rate, coefficient * factor, eps), [each is not None for each in (x, moved, bias, beta)]
@@ -98,15 +135,16 @@ class ResidualNorm(torch.autograd.Function):
         d_sum, d_norm = (each if each is None else each.contiguous() for each in gradients)
         normed = d_norm is not None
         rows, size = total.shape
-        power = kernels().triton.next_power_of_2(size)
-        each, warps = (ROWS, 4) if power <= 512 else (1, 2)
+        power = power_of_2(size)
+        each, warps = (BLOCK // power, 4) if power <= 512 else (1, 2)
         programs = min(WARPS // warps, -(-rows // each))
         d_x, d_moved = (torch.empty_like(total) if wanted else None for wanted in (starts, adds))
         parts = total.new_empty((programs, 3, size), dtype=torch.float32)
-        kernels().residual_norm_backward[(programs,)](
+        launch(
+            "residual_norm_backward", (programs,),
             total, d_sum, d_norm, gain if normed else None, seed, d_x, d_moved, parts, rows, *ctx.of,
             D=size, WIDE=power, START=starts, ADD=adds, NORM=normed, SUM=d_sum is not None, RMS=ctx.rms,
-            R=each, num_warps=warps,
+            DROP=ctx.of[0] > 0, R=each, num_warps=warps,
         )  # fmt: skip
         d_gain, d_beta, d_bias = column_sums(parts).unbind(0)
         found = d_bias if biased else None, d_gain if gain is not None else None, d_beta if shifted else None
@@ -123,9 +161,10 @@ class Inner(torch.autograd.Function):
         seed, rate, factor = dropout
         before = linear(x, weight, bias, rows)
         after = torch.empty_like(before) if gelu else before  # relu's gradient follows from its result
-        kernels().activate[(-(-before.numel() // BLOCK),)](
-            before, after, seed, before.numel(), rate, factor, GELU=gelu, BLOCK=BLOCK, num_warps=4
-        )
+        launch(
+            "activate", (-(-before.numel() // BLOCK),),
+            before, after, seed, before.numel(), rate, factor, GELU=gelu, BLOCK=BLOCK, DROP=rate > 0, num_warps=4,
+        )  # fmt: skip
         ctx.save_for_backward(x, rows.half(weight), before, seed)
         ctx.of = gelu, bias is not None, rate, factor
         return after
@@ -140,9 +179,10 @@ class Inner(torch.autograd.Function):
         programs = min(-(-WARPS // (2 * blocks)), -(-rows // each))
         d_before = torch.empty_like(before)
         parts = before.new_empty((programs, columns), dtype=torch.float32)
-        kernels().activate_backward[(blocks, programs)](
+        launch(
+            "activate_backward", (blocks, programs),
             before, gradients[0].contiguous(), seed, d_before, parts, rows, columns, rate, factor,
-            R=each, BLOCK=width, GELU=gelu, num_warps=4,
+            R=each, BLOCK=width, GELU=gelu, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
         d_bias = column_sums(parts) if biased else None
         return d_before @ half, weight_gradient(d_before, x), d_bias, None, None, None
@@ -170,13 +210,14 @@ class AttentionHeads(torch.autograd.Function):
         ctx.texts, ctx.dropout = (rows.texts, key_texts), dropout
         ctx.shape = {
             **{"Q_STRIDE": q.stride(0), "K_STRIDE": kv.stride(0), "H": heads, "T": steps, "W": width // heads},
-            **{"CAUSAL": causal, "num_stages": 1},
+            **{"CAUSAL": causal, "DROP": dropout.rate > 0, "num_stages": 1},
         }
         ctx.biased = bias is not None, kv_bias is not None
         out = q.new_empty((len(q), width))
         queries, warps = (128, 8) if width // heads > 64 else (64, 4)
         queries = min(steps, queries)
-        kernels().attend[(len(q) // queries * heads,)](
+        launch(
+            "attend", (len(q) // queries * heads,),
             q, kv, kv[:, width:], *ctx.texts, dropout.seed, out, (width // heads) ** -0.5, *dropout[1:],
             ROWS=queries, num_warps=warps, maxnreg=128, **ctx.shape,
         )  # fmt: skip
@@ -193,7 +234,8 @@ class AttentionHeads(torch.autograd.Function):
             dkv, kv_parts = dq[:, width:], parts[:, width:]
         else:
             dkv, kv_parts = torch.empty_like(kv), q.new_empty((count, 2 * width), dtype=torch.float32)
-        kernels().attend_backward[(count * heads,)](
+        launch(
+            "attend_backward", (count * heads,),
             q, kv, kv[:, width:], *ctx.texts, ctx.dropout.seed, gradients[0].contiguous(), dq, dkv, dkv[:, width:],
             parts, kv_parts, kv_parts[:, width:], ctx.shape["W"] ** -0.5, *ctx.dropout[1:],
             num_warps=8 if ctx.shape["W"] > 64 else 4, **ctx.shape,
@@ -234,7 +276,6 @@ class FlashHeads(torch.autograd.Function):
 def chunk_loss(logits: Tensor, targets: Tensor, smoothing: float, ignored: int, sloping: bool) -> Tensor:
     """The sums (2,) of smoothed loss and nll; if ``sloping``, the loss's gradient replaces the logits (N, V)."""
     losses = logits.new_empty((len(logits), 2), dtype=torch.float32)
-    kernels().smoothed_loss[(len(logits),)](
-        logits, targets, losses, logits.shape[1], smoothing, ignored, SLOPE=sloping, BLOCK=1024, num_warps=4
-    )
+    given = logits, targets, losses, logits.shape[1], smoothing, ignored
+    launch("smoothed_loss", (len(logits),), *given, SLOPE=sloping, BLOCK=1024, num_warps=4)
     return losses.sum(0)

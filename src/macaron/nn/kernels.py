@@ -21,7 +21,7 @@ def mixed(x, seed):
 
 @triton.jit
 def kept(seed, index, rate):
-    """Dropout's decisions about indices; a rate of 0 keeps all."""
+    """Dropout's decisions about indices."""
     return mixed(index, seed) >= tl.full((), rate * 4294967296.0, tl.float32).to(tl.uint32)
 
 
@@ -49,7 +49,7 @@ def column_sums(parts_at, out_at, rows, columns, R: tl.constexpr, BLOCK: tl.cons
 def residual_norm(
     x_at, moved_at, bias_at, gain_at, beta_at, seed, sum_at, norm_at, rows, rate, factor, eps,
     D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, START: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr,
-    NORM: tl.constexpr, BETA: tl.constexpr, RMS: tl.constexpr,
+    NORM: tl.constexpr, BETA: tl.constexpr, RMS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """``s = x + factor drop(moved + bias)``, and its norm."""
     row = tl.program_id(0) * R + tl.arange(0, R)
@@ -65,7 +65,8 @@ def residual_norm(
         if BIAS:
             moved += tl.load(bias_at + column, mask=real, other=0.0).to(tl.float32)[None, :]
         moved = moved * factor
-        moved = tl.where(kept(seed, index, rate), moved, 0.0)
+        if DROP:
+            moved = tl.where(kept(seed, index, rate), moved, 0.0)
         rounded = (x + moved).to(sum_at.dtype.element_ty)
         tl.store(sum_at + index, rounded, mask=inside)
         x = tl.where(inside, rounded.to(tl.float32), 0.0)
@@ -83,7 +84,7 @@ def residual_norm(
 def residual_norm_backward(
     sum_at, d_sum_at, d_norm_at, gain_at, seed, d_x_at, d_moved_at, parts_at, rows, rate, factor, eps,
     D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, START: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr,
-    SUM: tl.constexpr, RMS: tl.constexpr,
+    SUM: tl.constexpr, RMS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Its gradients; those of gain, beta and bias as partial sums (programs, 3, D)."""
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -119,7 +120,8 @@ def residual_norm_backward(
             tl.store(d_x_at + index, d_x.to(d_x_at.dtype.element_ty), mask=inside)
         if ADD:
             d_moved = d_x * factor
-            d_moved = tl.where(kept(seed, index, rate), d_moved, 0.0)
+            if DROP:
+                d_moved = tl.where(kept(seed, index, rate), d_moved, 0.0)
             tl.store(d_moved_at + index, d_moved.to(d_moved_at.dtype.element_ty), mask=inside)
             d_bias += tl.where(inside, d_moved, 0.0)
     part = parts_at + program * 3 * D + column
@@ -129,7 +131,9 @@ def residual_norm_backward(
 
 
 @triton.jit
-def activate(at, out_at, seed, size, rate, factor, GELU: tl.constexpr, BLOCK: tl.constexpr):
+def activate(
+    at, out_at, seed, size, rate, factor, GELU: tl.constexpr, BLOCK: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
     """Gelu or relu, then dropout."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = index < size
@@ -139,14 +143,15 @@ def activate(at, out_at, seed, size, rate, factor, GELU: tl.constexpr, BLOCK: tl
     else:
         x = tl.maximum(x, 0.0)
     x = x * factor
-    x = tl.where(kept(seed, index, rate), x, 0.0)
+    if DROP:
+        x = tl.where(kept(seed, index, rate), x, 0.0)
     tl.store(out_at + index, x.to(out_at.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def activate_backward(
     at, d_out_at, seed, d_at, parts_at, rows, columns, rate, factor,
-    R: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr,
+    R: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradient of an activation, and its sums over rows, (programs, columns); of relu from the result."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -161,7 +166,8 @@ def activate_backward(
         if GELU:
             share = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
             slope = slope * (share + x * tl.exp(-0.5 * x * x) * 0.3989422804014327)
-            slope = tl.where(kept(seed, index, rate), slope, 0.0)
+            if DROP:
+                slope = tl.where(kept(seed, index, rate), slope, 0.0)
         else:  # of relu, the result after dropout says enough
             slope = tl.where(x > 0.0, slope, 0.0)
         tl.store(d_at + index, slope.to(d_at.dtype.element_ty), mask=inside)
@@ -193,7 +199,7 @@ def join_columns(a_at, b_at, c_at, out_at, parts_at, rows, columns, R: tl.conste
 @triton.jit
 def signed_weights(
     q, k, query_text, key_text, seed, program, start, scale, rate,
-    CAUSAL: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr,
+    CAUSAL: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Softmax within texts, (ROWS, T), zero where a query has no key; negative where dropout takes it."""
     row, column = start + tl.arange(0, ROWS), tl.arange(0, T)
@@ -204,14 +210,16 @@ def signed_weights(
     weights = tl.where(allowed, tl.exp2(logits - tl.max(logits, 1)[:, None]), 0.0)
     total = tl.sum(weights, 1)
     weights = weights * (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
-    return tl.where(kept_pairs(seed, program * T + row, column, rate), weights, -weights).to(q.dtype)
+    if DROP:
+        weights = tl.where(kept_pairs(seed, program * T + row, column, rate), weights, -weights)
+    return weights.to(q.dtype)
 
 
 @triton.jit
 def attend(
     q_at, k_at, v_at, query_text_at, key_text_at, seed, out_at, scale, rate, factor,
     Q_STRIDE: tl.constexpr, K_STRIDE: tl.constexpr, H: tl.constexpr, T: tl.constexpr, W: tl.constexpr,
-    CAUSAL: tl.constexpr, ROWS: tl.constexpr,
+    CAUSAL: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Attention of one head to all keys of a row, for ROWS of its queries."""
     program, start = tl.program_id(0) // (T // ROWS), tl.program_id(0) % (T // ROWS) * ROWS
@@ -223,7 +231,7 @@ def attend(
     k = tl.load(k_at + keys[:, None] * K_STRIDE + w[None, :])
     v = tl.load(v_at + keys[:, None] * K_STRIDE + w[None, :])
     query_text, key_text = tl.load(query_text_at + queries), tl.load(key_text_at + keys)
-    signed = signed_weights(q, k, query_text, key_text, seed, program, start, scale, rate, CAUSAL, T, ROWS)
+    signed = signed_weights(q, k, query_text, key_text, seed, program, start, scale, rate, CAUSAL, T, ROWS, DROP)
     out = tl.dot(tl.maximum(signed, 0.0).to(q.dtype), v) * factor
     tl.store(out_at + queries[:, None] * (H * W) + w[None, :], out.to(out_at.dtype.element_ty))
 
@@ -233,7 +241,7 @@ def attend_backward(
     q_at, k_at, v_at, query_text_at, key_text_at, seed, d_out_at, dq_at, dk_at, dv_at, q_parts, k_parts, v_parts,
     scale, rate, factor,
     Q_STRIDE: tl.constexpr, K_STRIDE: tl.constexpr, H: tl.constexpr, T: tl.constexpr, W: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    CAUSAL: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradients of one head of a row, and their sums over the row, which are for biases."""
     program = tl.program_id(0)
@@ -246,7 +254,7 @@ def attend_backward(
     k = tl.load(k_at + k_index)
     d_out = tl.load(d_out_at + t[:, None] * (H * W) + w[None, :])
     query_text, key_text = tl.load(query_text_at + t), tl.load(key_text_at + t)
-    signed = signed_weights(q, k, query_text, key_text, seed, program, 0, scale, rate, CAUSAL, T, T)
+    signed = signed_weights(q, k, query_text, key_text, seed, program, 0, scale, rate, CAUSAL, T, T, DROP)
     dv = tl.dot(tl.trans(tl.maximum(signed, 0.0).to(q.dtype)), d_out) * factor
     tl.store(dv_at + k_index, dv.to(dv_at.dtype.element_ty))
     tl.store(v_parts + row * K_STRIDE + w, tl.sum(dv, 0))

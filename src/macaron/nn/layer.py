@@ -62,9 +62,8 @@ class KickAndDrift(nn.Module):
             if not parameter.is_meta:
                 nn.init.constant_(parameter, getattr(self.form, name))
 
-    def forward(self, state: Tensor, move: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """New positions and velocities (B, T, D); ``move`` is the sub-step's move of a state."""
-        x, v = state.chunk(2, dim=-1)
+    def forward(self, x: Tensor, v: Tensor, move: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """New positions and velocities (..., D); ``move`` is the sub-step's move of a state."""
         v = self.beta * v + move(x + self.mu * v)
         return x + self.nu * v, v
 
@@ -94,7 +93,7 @@ class SubLayer(nn.Module):
         if isinstance(x, State):
             return advance(self, x, coefficient, context)
         if self.velocity is not None:
-            x, v = self.velocity(x, lambda at: coefficient * self.field(at, context, slot))
+            x, v = self.velocity(*x.chunk(2, dim=-1), lambda at: coefficient * self.field(at, context, slot))
             return torch.cat([x if self.pre_norm else self.norm(x), v], dim=-1)
 
         def field(at: Tensor, stage: int) -> Tensor:

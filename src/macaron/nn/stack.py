@@ -97,7 +97,7 @@ class Stack(nn.Module):
             steps = len(x) // context.batch if context.batch else x.shape[1]
             context = replace(context, positions=torch.arange(start, start + steps, device=x.device))
         size = 0 if isinstance(x, fused.State) else x.shape[-1]
-        if self.has_velocity:
+        if self.has_velocity and size:
             x = torch.cat([x, torch.zeros_like(x)], dim=-1)
         self_slot = memory_slot = 0
         for number, step in enumerate(self.steps):
@@ -131,7 +131,6 @@ class Stack(nn.Module):
         stages = {len(each.b) for step in self.steps for each in (step.tableau, step.layer_tableau)}
         found = {
             "Triton is missing": find_spec("triton") is None,
-            "a velocity": self.has_velocity,
             "positions at the layers": self.signals is not None,
             "an integrator": max(stages) > 1,
             "a sum of sequences": any(len(step.walk) > 1 for step in self.steps),
@@ -143,7 +142,6 @@ class Stack(nn.Module):
                 for each in attentions
             ),
             "this width of heads": any(each.head_size not in (16, 32, 64, 128) for each in attentions),
-            "this activation": any(each.activation not in (F.relu, F.gelu) for each in networks),
             "this length of rows": not offsets and width not in fused.ROWS,
             "dropout of everything": any(rate >= 1 for part in parts for rate in (part.dropout, part.operator.dropout)),
         }
