@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(
 )
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 VOCABULARY, WIDTH = 100, 32
+#: With 8 batches a norm's gain once had 1.26 times the error of the plain modules, by chance; with 16 it was 1.06 times.
+BATCHES = 16 if ON_GPU else 1
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "encoder_layers": 1, "decoder_layers": 1}
 STILL = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
@@ -108,19 +110,22 @@ def test_losses_and_gradients_are_those_of_the_plain_modules_in_float64(changes)
     plain = module(**changes)
     assert not plain.model.encoder.uncovered(WIDTH)
     assert not plain.model.decoder.uncovered(WIDTH)
-    check_against_float64(plain, [batch(seed) for seed in range(8 if ON_GPU else 1)])
+    check_against_float64(plain, [batch(seed) for seed in range(BATCHES)])
 
 
 def with_copy(both: bool, cut: float) -> TranslationLoss:
-    """A loss with a consistency term; at a cut of 1 nothing is random."""
-    made = module()
+    """A loss with a consistency term; at a cut of 1 nothing is random.
+
+    Then all tokens are alike, and where relu cuts one off it cuts off many: gelu is smooth.
+    """
+    made = module(activation="gelu")
     made.divergence, made.cut = PairDivergence(3.0, both, 1), cut
     return made
 
 
 @pytest.mark.parametrize("both", [False, True])
 def test_consistency_losses_are_those_of_the_plain_modules_in_float64(both):
-    batches = [replace(batch(seed), consistent=True) for seed in range(8 if ON_GPU else 1)]
+    batches = [replace(batch(seed), consistent=True) for seed in range(BATCHES)]
     check_against_float64(with_copy(both, 1.0), batches, 2e-2)
 
 
@@ -281,4 +286,4 @@ def text_batch(width: int, seed: int) -> LanguageBatch:
 def test_a_language_model_learns_as_with_the_plain_modules_in_float64(width: int, changes):
     plain = language(**changes)
     assert not plain.model.decoder.uncovered(width, offsets=True)
-    check_against_float64(plain, [text_batch(width, seed) for seed in range(8 if ON_GPU else 1)])
+    check_against_float64(plain, [text_batch(width, seed) for seed in range(BATCHES)])
