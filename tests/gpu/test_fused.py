@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 )
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 VOCABULARY, WIDTH = 100, 32
-#: With 8 batches a norm's gain once had 1.26 times the error of the plain modules, by chance; with 16 it was 1.06 times.
+#: With 8 batches a gain once had 1.26 times the error of the plain modules, by chance; with 16 it was 1.06 times.
 BATCHES = 16 if ON_GPU else 1
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "encoder_layers": 1, "decoder_layers": 1}
 STILL = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
