@@ -14,10 +14,14 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch.nn.attention import SDPBackend
 
 from macaron.errors import MacaronError
 
 T = TypeVar("T")
+#: PyTorch's attention without that of cuDNN. Given a mask and rows of 64 + 128 n positions, its gradients can be NaN on
+#: H100 and H200 (PyTorch's issue 196678); and it makes a plan for every new shape, which takes longer than a search.
+ATTENTION_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1  # of malloc.h
 
 

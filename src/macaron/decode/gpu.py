@@ -13,16 +13,15 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import sdpa_kernel
 
 from macaron.decode.beam import Beams
 from macaron.decode.cache import BeamCache
-from macaron.device import Recording
+from macaron.device import ATTENTION_KERNELS, Recording
 from macaron.models.translation import TranslationModel
 
 #: A step: last tokens (B, N), number of the step, whether a sentence is at its limit -> next tokens and their parents.
 BeamStep = Callable[[Tensor, int, bool], tuple[Tensor, Tensor]]
-_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class RecordedSteps:
@@ -68,8 +67,7 @@ class RecordedSteps:
 def decoder_kernels(device: torch.device, half: torch.dtype | None) -> Iterator[None]:
     """A context for the decoder's step; ``half``: precision of its matrix products, if less than the model's."""
     precision = nullcontext() if half is None else torch.autocast(device.type, half, cache_enabled=False)
-    # cuDNN's attention makes a plan for every new shape, which takes longer than all steps with it.
-    with precision, sdpa_kernel(_KERNELS):
+    with precision, sdpa_kernel(ATTENTION_KERNELS):
         yield
 
 

@@ -81,7 +81,7 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
         reasons["precision"] = "this processor multiplies it faster than float32"
     if on_gpu and recipe.kind == "pairs":
         mean = tokens / max(int(split["pairs"]), 1)
-        train["row_tokens"] = 128 if mean < 16 else 256
+        train["row_tokens"] = 128 if mean < 32 else 256  # the fused kernels take 128
         reasons["row_tokens"] = f"sentences of {mean:.0f} tokens on average"
     chosen: dict[str, dict[str, Any]] = {
         section: {key: value for key, value in values.items() if (section, key) not in recipe.given}

@@ -61,7 +61,7 @@ class TrainSettings:
     batch_tokens: Annotated[int, Between(1, MOST_TOKENS)] = 4096
     accumulate: Annotated[int, _FROM_1] = 1
     batching: Literal["auto", "bucket", "pack"] = "auto"
-    row_tokens: _Length = 192
+    row_tokens: _Length = 128
     max_length: _Length = 1024
     directions: Literal["one", "both"] = "one"
     bpe_dropout: _Share = 0.0

@@ -1,14 +1,15 @@
 """Forward and backward of one micro-batch: eagerly, or as CUDA graphs that are recorded once and then replayed."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import sdpa_kernel
 
-from macaron.device import Recording, keep_freed_memory
+from macaron.device import ATTENTION_KERNELS, Recording, keep_freed_memory
 from macaron.nn.fused_functions import compiling
 from macaron.train.distributed import Processes
 
@@ -135,10 +136,13 @@ class RecordedStep(TrainStep):
         self.calls.clear()
 
 
-def precision(device: torch.device, half: bool) -> AbstractContextManager[Any]:
+@contextmanager
+def precision(device: torch.device, half: bool) -> Iterator[None]:
     """A context for forward passes: matrix products in bfloat16 if ``half``, otherwise without autocast."""
     # No cache: a CUDA graph would keep its casts in memory of its own.
-    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
+    products = torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
+    with products, sdpa_kernel(ATTENTION_KERNELS):
+        yield
 
 
 def kind_of(batch: Any) -> Kind:
