@@ -286,6 +286,24 @@ def test_plan_memory(place: Path):
     assert "anonymous_mib" in said
 
 
+@pytest.mark.slow
+def test_study(place: Path):
+    options = ["--set", "data.out=prepared", "--kinds", "lie-fg,word-dropout", "--seeds", 1, "--jobs", 2]
+    said = run(REPOSITORY / "benchmarks" / "study.py", "recipe.toml", *options, "--out", "study", where=place)
+    assert sorted(line.partition(",")[0] for line in said.splitlines()) == [
+        "lie-fg-seed1: finished",
+        "word-dropout-seed1: finished",
+    ]
+    compared = json.loads((place / "study" / "comparison.json").read_text())
+    assert [len(kind["runs"]) for kind in compared["kinds"]] == [1, 1]
+    assert json.loads((place / "study" / "study.json").read_text())["not finished"] == []
+    said = run(
+        REPOSITORY / "benchmarks" / "study.py", "recipe.toml", *options, "--minutes", 0, "--out", "late", where=place
+    )
+    assert said.count(": not finished") == 2
+    assert len(json.loads((place / "late" / "study.json").read_text())["not finished"]) == 2
+
+
 def test_bpe_dropout(place: Path):
     data = REPOSITORY / "tests" / "compatibility" / "fixtures" / "pairs"
     said = run(REPOSITORY / "benchmarks" / "bpe_dropout.py", data, "--out", "dropout.json", where=place)
