@@ -13,7 +13,7 @@ from macaron.lab.compare.comparison import Pair, Result, compare, digits
 from macaron.lab.compare.examples import Example, Reading, marked
 from macaron.lab.compare.fairness import Effect
 from macaron.lab.compare.finished_run import Kind
-from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
+from macaron.lab.compare.kind_statistics import LEAST, LENGTHS
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, Evidence, p_text, signed
 from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, note, render_page, section, write_page
 from macaron.lab.run_folder import is_number
@@ -54,13 +54,7 @@ def comparison_page(result: Result) -> str:
     if result.task == "pairs":
         split = "validation" if result.split == "valid" else "test"
         lead += f" on the {result.count:,} {split} sentences of {result.data}."
-        lengths = note("compare", "lengths", classes=LENGTHS)
-        frequencies = note("compare", "frequencies", classes=", ".join(f"{first:,}" for first in CLASSES))
-        parts += [
-            section("By length of the sentence", *_parts(result, result.lengths, result.metric, "sentences", lengths)),
-            section("By frequency of the word", *_parts(result, result.frequencies, "F1", "words", frequencies)),
-            _examples(result),
-        ]
+        parts += [_lengths(result), _examples(result)]
     else:
         lead += ", pre-trained on plain text."
     parts.append(_method(result))
@@ -246,29 +240,28 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else (), dashed)
 
 
-def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, about: str) -> list[str]:
-    """Scores by the length of the source, or F1 of words by frequency."""
+def _lengths(result: Result) -> str:
+    """Scores by the length of the source."""
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
         rows = []
-        for part in parts:
+        for part in result.lengths:
             if (interval := part.differences[number - 1]) is not None:
-                name = part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never")
                 difference = part.scores[number] - part.scores[0]
-                rows.append(Dots(name, difference, _ends(interval), colour=number, sign=True))
+                rows.append(Dots(part.name, difference, _ends(interval), colour=number, sign=True))
         if rows:
-            title = f"{_minus(pair)} in {metric}"
-            charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
+            title, axis = f"{_minus(pair)} in {result.metric}", f"difference in {result.metric}"
+            charts.append(dot_chart(rows, title=title, x_label=axis, zero=True))
     cells = []
-    for part in parts:
+    for part in result.lengths:
         scores = (_cell(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True))
         cells.append([part.name, f"{part.size:,}", *scores])
-    caption = note("compare", "parts", metric=metric, least=LEAST, unit=unit)
-    names = [unit, *(kind.label for kind in result.kinds)]
-    table = _by_kind(result, "seen in training" if unit == "words" else "source", names, cells, caption)
+    caption = note("compare", "parts", metric=result.metric, least=LEAST)
+    table = _by_kind(result, "source", ["sentences", *(kind.label for kind in result.kinds)], cells, caption)
     # Beside a single chart there is room for the table.
     beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
-    return [f'<p class="note">{about}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']
+    about = f'<p class="note">{note("compare", "lengths", classes=LENGTHS)}</p>'
+    return section("By length of the sentence", about, f'<div class="charts">{"".join(charts)}{beside}</div>{below}')
 
 
 def _examples(result: Result) -> str:
