@@ -11,18 +11,10 @@ from typing import Any
 import numpy as np
 
 from macaron.errors import MacaronError, naming, unknown
+from macaron.ode import flows
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import (
-    INTEGRATORS,
-    ButcherTableau,
-    System,
-    exact_step,
-    integrated_flow,
-    integrator,
-    layer_step,
-    particle_system,
-)
+from macaron.ode.flows import INTEGRATORS, ButcherTableau, System, integrator
 from macaron.ode.scheme import Scheme
 from macaron.ode.word_series import Array
 
@@ -39,7 +31,7 @@ class OrderMeter:
     """Measures local errors and their order on particle systems, all systems and step sizes at once."""
 
     def __init__(self, system: System | None = None, steps: Array = STEPS) -> None:
-        self.system = (system or particle_system(SEEDS)).displaced()
+        self.system = (system or flows.particle_system(SEEDS)).displaced()
         self.steps = steps
         self._references: dict[frozenset[str], Array] = {}
 
@@ -53,9 +45,9 @@ class OrderMeter:
         h = self.steps.reshape(-1, *(1,) * system.start.ndim)
         if operators not in self._references:
             field = system.total(sorted(operators))
-            self._references[operators] = exact_step(field, system.time, system.start, h)
-        flow = integrated_flow(system.fields, method)
-        end = layer_step(scheme, flow, integrator(layer), system.time, system.start, h)
+            self._references[operators] = flows.exact_step(field, system.time, system.start, h)
+        flow = flows.integrated_flow(system.fields, method)
+        end = flows.layer_step(scheme, flow, integrator(layer), system.time, system.start, h)
         errors: Array = np.sqrt(np.sum((end - self._references[operators]) ** 2, axis=(-1, -2)))
         return errors.reshape(len(self.steps), -1)
 
