@@ -35,8 +35,8 @@ class OrderMeter:
         self.steps = steps
         self._references: dict[frozenset[str], Array] = {}
 
-    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
-        """The error of one step, (steps, systems); ``layer`` integrates the whole step, see `flows.layer_step`."""
+    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> Array:
+        """The error of one step, (steps, systems)."""
         system, operators = self.system, frozenset(scheme.operators)
         if missing := operators - set(system.fields):
             have = ", ".join(system.fields)
@@ -47,14 +47,14 @@ class OrderMeter:
             field = system.total(sorted(operators))
             self._references[operators] = flows.exact_step(field, system.time, system.start, h)
         flow = flows.integrated_flow(system.fields, method)
-        end = flows.layer_step(scheme, flow, integrator(layer), system.time, system.start, h)
+        end = flows.split_step(scheme, flow, system.time, system.start, h)
         errors: Array = np.sqrt(np.sum((end - self._references[operators]) ** 2, axis=(-1, -2)))
         return errors.reshape(len(self.steps), -1)
 
-    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> float:
+    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> float:
         """The measured local order: one more than the order of the method."""
         with naming(scheme.name):
-            return slope(self.steps, self.errors(scheme, method, layer))
+            return slope(self.steps, self.errors(scheme, method))
 
 
 def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> float:
@@ -79,7 +79,7 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
 
 
 def layer_order(scheme: Scheme, layer: str) -> int:
-    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`)."""
+    """The order of a layer with Euler sub-steps that is integrated as a whole."""
     # Where operators act in turn, the move has a term of second degree that no integrator of the whole removes.
     return integrator(layer).order if all(len(branch.steps) <= 1 for branch in scheme.branches) else 1
 

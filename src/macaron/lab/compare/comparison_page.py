@@ -228,7 +228,7 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
     key = "update" if against == "updates" else against
     wanted = ("update", key, metric)
-    records = [[each for each in run.curves if all(is_number(each.get(name)) for name in wanted)] for run in kind.runs]
+    records = [[each for each in run.metrics if all(is_number(each.get(name)) for name in wanted)] for run in kind.runs]
     runs = [{each["update"]: (each[key], float(each[metric])) for each in own} for own in records]
     means, band = [], []
     for update in sorted(set.intersection(*map(set, runs))):
