@@ -138,14 +138,15 @@ def test_seeds_make_a_kind(train: Train, data: Path):
     assert not pair.fairness.unfair
     assert "train.seed" not in [each.key for each in pair.fairness.differences]
     assert pair.verdict.reach == "seeds"
-    test = pair.seeds["chrF2"]
+    test = pair.tests("seeds")["chrF2"]
     first, second = result.scores["chrF2"]
     assert test.low + test.high == pytest.approx(2 * (second.mean - first.mean))
     assert 2 <= test.numbers["degrees of freedom"] <= 4
-    assert pair.sentences["chrF2"].low <= second.mean - first.mean <= pair.sentences["chrF2"].high
+    sentences = pair.tests("sentences")
+    assert sentences["chrF2"].low <= second.mean - first.mean <= sentences["chrF2"].high
     # The validation loss has a test over seeds alone; both metrics are tested, so both are corrected for.
     assert [each.metric for each in pair.decide] == ["sacreBLEU", "validation nll"]
-    assert "validation nll" not in pair.sentences
+    assert "validation nll" not in sentences
     raw = [max(p for test in each.tests.values() for p in test.p_values.values()) for each in pair.decide]
     expected = [min(1, 2 * p) if p == min(raw) else max(p, min(1, 2 * min(raw))) for p in raw]
     assert [each.p_value for each in pair.decide] == pytest.approx(expected)
@@ -177,8 +178,8 @@ def test_three_kinds_are_corrected_for(train: Train, data: Path):
     ]
     result = compare(runs, data)
     assert [pair.second.label for pair in result.pairs] == ["strang-gfg", "sws"]
-    raw = [max(pair.sentences["sacreBLEU"].p_values.values()) for pair in result.pairs]
-    deciding = [pair.evidence.p_value for pair in result.pairs]
+    raw = [max(pair.tests("sentences")["sacreBLEU"].p_values.values()) for pair in result.pairs]
+    deciding = [pair.decide[0].p_value for pair in result.pairs]
     assert min(deciding) == pytest.approx(min(1, 2 * min(raw)))
     assert all(q >= p for p, q in zip(raw, deciding, strict=True))
     assert "Holm's correction for 2 comparisons" in result.sentence
@@ -316,8 +317,8 @@ def test_pretraining_runs_have_losses_alone(twins: tuple[Path, Path], data: Path
     several = compare(runs, folder)
     (pair,) = several.pairs
     assert pair.verdict.reach == "seeds"
-    assert pair.sentences == {}
-    assert set(pair.seeds) == {"validation loss"}
+    assert pair.tests("sentences") == {}
+    assert set(pair.tests("seeds")) == {"validation loss"}
     # With another objective the loss is another quantity: nothing is concluded from it.
     other = tmp_path / "masked"
     run(load_recipe(recipe, ["model.scheme=lie-fg", "pretrain.mask_ratio=0.5"]), other, False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from macaron.data.manifest import DataKind
 from macaron.errors import UsageError
@@ -138,14 +138,10 @@ def _scores(result: Result) -> str:
     said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
     names = [f"{kind.label}, seeds: {len(kind.runs)}" if several else kind.label for kind in result.kinds]
     parts = [f'<div class="charts">{"".join(charts)}</div>', _by_kind(result, "metric", names, rows, f"Scores: {said}")]
-    if any(pair.sentences for pair in result.pairs):
-        count = result.pairs[0].evidence.comparisons
-        corrected = note("compare", "corrected", count=count) if count > 1 else ""
-        caption = note("compare", "tests", trials=result.trials, metric=result.metric, corrected=corrected)
-        parts.append(_tests(result, [pair.sentences for pair in result.pairs], caption))
-    if any(pair.seeds for pair in result.pairs):
-        seeds = [pair.seeds for pair in result.pairs]
-        parts.append(_tests(result, seeds, note("compare", "seeds", count=result.pairs[0].evidence.comparisons)))
+    count = result.pairs[0].decide[0].comparisons
+    corrected = note("compare", "corrected", count=count) if count > 1 else ""
+    caption = note("compare", "tests", trials=result.trials, metric=result.metric, corrected=corrected)
+    parts += [_tests(result, "sentences", caption), _tests(result, "seeds", note("compare", "seeds", count=count))]
     return section("Scores", *parts)
 
 
@@ -189,19 +185,21 @@ def _by_kind(result: Result, what: str, names: Sequence[str], rows: Sequence[Seq
     return html_table([what, *names], rows, caption=caption, numeric=numeric, stack=len(result.kinds) > 2)
 
 
-def _tests(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], caption: str) -> str:
-    """A row for each comparison and metric; ``tests`` are those of each comparison, by metric."""
+def _tests(result: Result, over: Literal["sentences", "seeds"], caption: str) -> str:
+    """A row for each comparison and metric with such a test, if there are any."""
     rows: list[dict[str, str]] = []
-    for i, (pair, found) in enumerate(zip(result.pairs, tests, strict=True), start=1):
-        for metric, test in found.items():
-            first, second = (result.scores[metric][k].mean for k in (0, i))
-            value, low, high = (signed(each, digits(metric)) for each in (second - first, test.low, test.high))
+    for pair in result.pairs:
+        for metric, test in pair.tests(over).items():
+            evidence = pair.evidence[metric]
+            value, low, high = (signed(each, evidence.digits) for each in (evidence.difference, test.low, test.high))
             row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
             row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
             row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
-            decides = next((each.p_value for each in pair.decide if each.metric == metric), None)
+            decides = evidence.p_value if metric in pair.deciding else None
             row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"
             rows.append(row)
+    if not rows:
+        return ""
     cells = [list(row.values()) for row in rows]
     return html_table(list(rows[0]), cells, caption=caption, numeric=range(2, len(rows[0])), stack=True)
 
