@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from macaron.lab.page import escape, html_table, script_json
+from macaron.lab.page import Raw, escape, html_table, script_json
 
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
@@ -119,7 +119,7 @@ def line_chart(
     log_x: bool = False,
     height: int = 300,
     from_zero: bool = False,
-) -> str:
+) -> Raw:
     """Lines on common axes, a legend that shows values, and the data as a collapsed table, for screen readers."""
 
     def drawable(x: float, *ys: float) -> bool:
@@ -134,7 +134,7 @@ def line_chart(
     xs = sorted({x for line in lines for x, _ in line.points})
     if not xs:
         caption = f"<figcaption>{escape(title)}</figcaption>"
-        return f'<figure class="chart">{caption}<p class="empty">No values yet.</p></figure>'
+        return Raw(f'<figure class="chart">{caption}<p class="empty">No values yet.</p></figure>')
     ys = [y for line in lines for _, y in line.points] + [y for line in lines for _, *ends in line.band for y in ends]
     across, up = Scale.around(xs, log=log_x, tight=True), Scale.around(ys, log=log_y, from_zero=from_zero)
     axes = {"x": [across.low, across.high], "y": [up.low, up.high], "log_x": log_x, "log_y": log_y, "x_label": x_label}
@@ -143,7 +143,7 @@ def line_chart(
     for line in lines:
         places = [[float(f"{point[axis]:.9g}") for point in line.points] for axis in (0, 1)]
         drawn.append({"name": line.name, "colour": line.colour, "x": places[0], "y": places[1]})
-    return f"""<figure class="chart" data-read>
+    return Raw(f"""<figure class="chart" data-read>
 <figcaption><span class="name">{escape(title)}</span>
 <span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>
 {_legend(lines)}
@@ -154,7 +154,7 @@ def line_chart(
 </svg></div><output class="visually-hidden"></output>
 <script type="application/json">{script_json({**axes, "series": drawn})}</script>
 {_table(lines, title, x_label)}
-</figure>"""
+</figure>""")
 
 
 def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
@@ -245,7 +245,7 @@ def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
     return f"<details><summary>Data as a table</summary>{table}</details>"
 
 
-def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> str:
+def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> Raw:
     """Values with intervals on a common axis. Names and numbers are text; screen readers do not see the drawing."""
     places = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*places, 0.0] if zero else places)
@@ -265,11 +265,11 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
             f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'
         )
     below = f'\n<p class="note">{escape(note)}</p>' if note else ""
-    return f"""<figure class="chart">
+    return Raw(f"""<figure class="chart">
 <figcaption>{escape(title)}</figcaption>{below}
 <ul class="dots">{"".join(entries)}</ul>
 <div class="dots-axis" aria-hidden="true"><svg height="18">{texts}</svg>{_axis_name(x_label, unit)}</div>
-</figure>"""
+</figure>""")
 
 
 def _marks(row: Dots, along: Scale) -> str:

@@ -3,9 +3,11 @@
 import html
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from macaron import __version__
 from macaron.errors import UsageError
@@ -19,7 +21,10 @@ STACKED = 4
 
 
 class Raw(str):
-    """HTML that is safe already: `escape` leaves it unchanged."""
+    """HTML that is safe already: `escape` and templates leave it unchanged."""
+
+    def __html__(self) -> str:
+        return self
 
 
 def escape(text: object) -> str:
@@ -71,12 +76,27 @@ def note(page: str, name: str, **values: object) -> str:
     return str(json.loads(asset(f"{page}-notes.json"))[name]).format(**values)
 
 
-def section(heading: str, *parts: str, id: str | None = None) -> str:
-    """A section with an h2 heading that labels it; ``parts`` are HTML."""
+def fill(template: str, **values: object) -> Raw:
+    """A Jinja template of lab/assets with these values, which are escaped unless they are `Raw`."""
+    return Raw(_templates().get_template(template).render(values))
+
+
+@cache
+def _templates() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # late; torch requires it
+
+    how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    made = Environment(loader=FunctionLoader(asset), **how)
+    made.globals |= {"section": section, "html_table": html_table}
+    return made
+
+
+def section(heading: str, *parts: str, id: str | None = None, caller: Callable[[], str] = str) -> Raw:
+    """A section with an h2 heading that labels it; ``parts`` are HTML. In templates its content is that of the call."""
     name = id or re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") or "section"
     label = f"{escape(name)}-heading"
     head = f'<section id="{escape(name)}" aria-labelledby="{label}">\n<h2 id="{label}">{escape(heading)}</h2>'
-    return "\n".join([head, *parts, "</section>"])
+    return Raw("\n".join([head, *parts, caller(), "</section>"]))
 
 
 def html_table(
@@ -86,7 +106,7 @@ def html_table(
     caption: str,
     numeric: Collection[int] = (),
     stack: bool = False,
-) -> str:
+) -> Raw:
     """A table whose first column names its rows; columns in ``numeric`` are right-aligned. Cells are escaped.
 
     A table wider than the page scrolls horizontally, and says so.
@@ -107,11 +127,11 @@ def html_table(
     for first, *others in rows:
         cells = [cell("th", 0, first, ' scope="row"'), *(cell("td", i, each) for i, each in enumerate(others, 1))]
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    return f"""<div class="scroll">
+    return Raw(f"""<div class="scroll">
 <table{' class="stack"' if stack else ""}><caption><span>{escape(caption)}</span></caption>
 <thead><tr>{head}</tr></thead>
 <tbody>
-{"".join(lines)}</tbody></table></div>"""
+{"".join(lines)}</tbody></table></div>""")
 
 
 def check_page_path(path: Path) -> None:

@@ -8,7 +8,7 @@ from statistics import median
 from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import asset, check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.run_folder import RunFolder, is_number
 
 #: The first of these losses that a run has is shown at the top.
@@ -92,7 +92,7 @@ def _cards(run: RunFolder) -> str:
     return f'<ul class="cards">{"".join(cards)}</ul>'
 
 
-def _curves(run: RunFolder) -> list[str]:
+def _curves(run: RunFolder) -> list[Raw]:
     """The sections with charts, see report-charts.json; numbers that nobody foresaw get charts, too."""
     known = json.loads(asset("report-charts.json"))
     named = {name for charts in known.values() for chart in charts for name in chart["lines"]}
