@@ -148,7 +148,7 @@ def write_page(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def script_json(value: object) -> str:
+def script_json(value: object) -> Raw:
     """JSON inside a script: no text can end the script ("<" is escaped), and null stands for NaN, which JSON lacks."""
     finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-    return json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return Raw(json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))
