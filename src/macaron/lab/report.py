@@ -8,7 +8,7 @@ from statistics import median
 from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import Raw, asset, check_page_path, fill, html_table, render_page, write_page
+from macaron.lab.page import Raw, asset, check_page_path, escape, fill, html_table, render_page, write_page
 from macaron.lab.run_folder import RunFolder, is_number
 
 #: The first of these losses that a run has is shown at the top.
@@ -32,6 +32,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     values["samples"] = _samples(found, data) if samples and found.kind == "translation" else None
     evaluated = found.evaluations or found.kind != "translation" or not found.model_folder
     values["hint"] = "" if evaluated else f"macaron evaluate {quote(str(run))} --data DIR"
+    values["recipe"] = Raw(escape(found.origin.text.strip()))
     # Made last: it says what could not be read.
     body = fill("report.html", status=_status(found), **values)
     write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
