@@ -46,22 +46,17 @@ def render_page(
     ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
     as JSON; a script reads it with ``macaron.data("NAME")``.
     """
-    style = "\n".join(map(asset, ("base.css", *styles)))
-    # base.js is in the head: it sets the theme before the first paint.
-    base, *others = map(asset, ("base.js", *scripts))
-    above = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
-    below = ""
-    for name, value in (data or {}).items():
-        below += f'<script type="application/json" id="data-{escape(name)}">{script_json(value)}</script>\n'
-    below += "".join(f"<script>\n{script}</script>\n" for script in others)
-    return asset("page.html").format(
-        policy=POLICY,
-        title=escape(title),
-        style=style,
+    base, *others = (Raw(asset(name)) for name in ("base.js", *scripts))
+    return fill(
+        "page.html",
+        policy=Raw(POLICY),
+        title=title,
+        style=Raw("\n".join(map(asset, ("base.css", *styles)))),
         base=base,
-        above=above,
-        body=body,
-        below=below,
+        lead=lead,
+        body=Raw(body),
+        data={name: script_json(value) for name, value in (data or {}).items()},
+        scripts=others,
         version=__version__,
     )
 
@@ -116,22 +111,7 @@ def html_table(
     """
     rows = list(rows)
     stack = stack and len(rows) <= STACKED
-
-    def cell(tag: str, column: int, content: object, scope: str = "") -> str:
-        kind = ' class="number"' if column in numeric else ""
-        label = f' data-label="{escape(headers[column])}"' if stack and tag == "td" else ""
-        return f"<{tag}{kind}{scope}{label}>{escape(content)}</{tag}>"
-
-    head = "".join(cell("th", i, name, ' scope="col"') for i, name in enumerate(headers))
-    lines = []
-    for first, *others in rows:
-        cells = [cell("th", 0, first, ' scope="row"'), *(cell("td", i, each) for i, each in enumerate(others, 1))]
-        lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    return Raw(f"""<div class="scroll">
-<table{' class="stack"' if stack else ""}><caption><span>{escape(caption)}</span></caption>
-<thead><tr>{head}</tr></thead>
-<tbody>
-{"".join(lines)}</tbody></table></div>""")
+    return fill("table.html", headers=headers, rows=rows, caption=caption, numeric=numeric, stack=stack)
 
 
 def check_page_path(path: Path) -> None:
