@@ -167,6 +167,7 @@ def line_chart(
         y_label=y_label,
         height=height,
         lines=lines,
+        last=xs[-1],
         across=across,
         up=up,
         left=list(zip(left, y_texts, strict=True)),

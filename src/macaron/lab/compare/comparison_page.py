@@ -47,12 +47,13 @@ def write_comparison(
 
 def comparison_page(result: Result) -> str:
     """The whole page. It says nowhere but in its verdict that a comparison is unfair."""
-    labels, task = [kind.label for kind in result.kinds], result.task
+    labels = [kind.label for kind in result.kinds]
     several = any(len(kind.runs) > 1 for kind in result.kinds)
     title = f"{', '.join(labels[:-1])} and {labels[-1]} compared"
     lead = f"{sum(len(kind.runs) for kind in result.kinds)} trained models"
     split = "validation" if result.split == "valid" else "test"
-    lead += f" on the {result.count:,} {split} sentences of {result.data}." if task == "pairs" else ", of plain text."
+    on = f" on the {result.count:,} {split} sentences of {result.data}."
+    lead += on if result.task == "pairs" else ", pre-trained on plain text."
     verdicts = sorted((pair.verdict for pair in result.pairs), key=lambda each: each.outcome != "unfair")
     count = result.pairs[0].decide[0].comparisons
     corrected = note("compare", "corrected", count=count) if count > 1 else ""
@@ -64,12 +65,8 @@ def comparison_page(result: Result) -> str:
         "compare.html",
         result=result,
         verdicts=verdicts,
-        outcomes=list(dict.fromkeys(each.outcome for each in verdicts)),
         alpha=ALPHA,
         seeds=LEAST_SEEDS,
-        fair=[pair for pair in result.pairs if not pair.fairness.unfair],
-        differences=[each for pair in result.pairs for each in pair.fairness.differences],
-        cautions=dict.fromkeys([*(each for p in result.pairs for each in p.fairness.cautions), *result.cautions]),
         runs=_runs(result),
         differing=_differing(result),
         charts=charts,
@@ -80,8 +77,6 @@ def comparison_page(result: Result) -> str:
         length_charts=_length_charts(result),
         lengths=_lengths(result),
         marked=marked,
-        reused=[name for name, made in result.translated.items() if made.reused],
-        metrics=[text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()],
     )
     return render_page(title, body, lead=lead, styles=("compare.css",), scripts=("compare.js",))
 
