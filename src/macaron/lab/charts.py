@@ -12,8 +12,9 @@ from datetime import timedelta
 from typing import Self
 
 import numpy as np
+from markupsafe import Markup
 
-from macaron.lab.page import Raw, fill, html_table, script_json
+from macaron.lab.page import fill, html_table, script_json
 
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
@@ -126,7 +127,7 @@ def line_chart(
     log_x: bool = False,
     height: int = 300,
     from_zero: bool = False,
-) -> Raw:
+) -> Markup:
     """Lines on common axes, a legend that shows values, and the data as a collapsed table, for screen readers."""
 
     def drawable(x: float, *ys: float) -> bool:
@@ -184,7 +185,7 @@ def line_chart(
     )
 
 
-def _table(lines: Sequence[Series], title: str, x_label: str) -> Raw:
+def _table(lines: Sequence[Series], title: str, x_label: str) -> Markup:
     values = [dict(line.points) for line in lines]
     shared = Counter(x for points in values for x in points)
     chosen: list[float] = []
@@ -199,7 +200,7 @@ def _table(lines: Sequence[Series], title: str, x_label: str) -> Raw:
     return html_table(headers, rows, caption=caption, numeric=range(len(headers)))
 
 
-def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> Raw:
+def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> Markup:
     """Values with intervals on a common axis. Names and numbers are text; screen readers do not see the drawing."""
     places = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*places, 0.0] if zero else places)

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from macaron.lab.charts import Series, line_chart, number
-from macaron.lab.page import Raw, escape, fill, html_table, note, render_page, section, write_page
+from macaron.lab.page import fill, html_table, note, render_page, section, write_page
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
 from macaron.ode.trajectories import AS_LAYERS, DURATION, EXACT, STEPS, SchemeTrajectories, Trajectory, compare
@@ -76,10 +77,10 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     for i, (each, drawn) in enumerate(zip(first, groups[0]["schemes"], strict=True)):
         one, colour = drawn[index], COLOURS[i % len(COLOURS)]
         label = escape(scheme_label(each.scheme.name, "" if several else each.method))
-        name = Raw(f'<span class="swatch" style="--colour:var(--series-{colour})"></span>{label}')
+        name = Markup(f'<span class="swatch" style="--colour:var(--series-{colour})"></span>{label}')
         shown.append({"name": name, "scheme": each.scheme.name, "colour": colour, "nodes": one["nodes"]})
         values = (f'<span class="error">{one["error"]}</span>', f'÷ <span class="ratio">{one["ratio"]}</span>')
-        rows.append((name, *map(Raw, values)))
+        rows.append((name, *map(Markup, values)))
     headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
     # The drawing for ``steps`` is also what a reader without scripts sees.
     body = fill(

@@ -1,6 +1,5 @@
 """One self-contained HTML page: it opens offline, loads nothing, and is the same bytes for the same input."""
 
-import html
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -8,6 +7,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined  # PyTorch requires it
+from markupsafe import Markup
 
 from macaron import __version__
 from macaron.errors import UsageError
@@ -20,18 +22,6 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 STACKED = 4
 
 
-class Raw(str):
-    """HTML that is safe already: `escape` and templates leave it unchanged."""
-
-    def __html__(self) -> str:
-        return self
-
-
-def escape(text: object) -> str:
-    """Text escaped for HTML, between tags or inside quotes."""
-    return text if isinstance(text, Raw) else html.escape(str(text))
-
-
 def render_page(
     title: str,
     body: str,
@@ -41,20 +31,20 @@ def render_page(
     scripts: Sequence[str] = (),
     data: Mapping[str, object] | None = None,
 ) -> str:
-    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (``lead`` may be `Raw`).
+    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (``lead`` may be `Markup`).
 
     ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
     as JSON; a script reads it with ``macaron.data("NAME")``.
     """
-    base, *others = (Raw(asset(name)) for name in ("base.js", *scripts))
+    base, *others = (Markup(asset(name)) for name in ("base.js", *scripts))
     return fill(
         "page.html",
-        policy=Raw(POLICY),
+        policy=Markup(POLICY),
         title=title,
-        style=Raw("\n".join(map(asset, ("base.css", *styles)))),
+        style=Markup("\n".join(map(asset, ("base.css", *styles)))),
         base=base,
         lead=lead,
-        body=Raw(body),
+        body=Markup(body),
         data={name: script_json(value) for name, value in (data or {}).items()},
         scripts=others,
         version=__version__,
@@ -71,27 +61,24 @@ def note(page: str, name: str, **values: object) -> str:
     return str(json.loads(asset(f"{page}-notes.json"))[name]).format(**values)
 
 
-def fill(template: str, **values: object) -> Raw:
-    """A Jinja template of lab/assets with these values, which are escaped unless they are `Raw`."""
-    return Raw(_templates().get_template(template).render(values))
+def fill(template: str, **values: object) -> Markup:
+    """A Jinja template of lab/assets with these values, which are escaped unless they are `Markup`."""
+    return Markup(_templates().get_template(template).render(values))
 
 
 @cache
-def _templates() -> Any:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined  # late; torch requires it
-
+def _templates() -> Environment:
     how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     made = Environment(loader=FunctionLoader(asset), **how)
     made.globals |= {"section": section, "html_table": html_table}
     return made
 
 
-def section(heading: str, *parts: str, id: str | None = None, caller: Callable[[], str] = str) -> Raw:
+def section(heading: str, *parts: str, id: str | None = None, caller: Callable[[], str] = str) -> Markup:
     """A section with an h2 heading that labels it; ``parts`` are HTML. In templates its content is that of the call."""
     name = id or re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") or "section"
-    label = f"{escape(name)}-heading"
-    head = f'<section id="{escape(name)}" aria-labelledby="{label}">\n<h2 id="{label}">{escape(heading)}</h2>'
-    return Raw("\n".join([head, *parts, caller(), "</section>"]))
+    head = '<section id="{0}" aria-labelledby="{0}-heading">\n<h2 id="{0}-heading">{1}</h2>'
+    return Markup("\n".join([Markup(head).format(name, heading), *parts, caller(), "</section>"]))
 
 
 def html_table(
@@ -101,7 +88,7 @@ def html_table(
     caption: str,
     numeric: Collection[int] = (),
     stack: bool = False,
-) -> Raw:
+) -> Markup:
     """A table whose first column names its rows; columns in ``numeric`` are right-aligned. Cells are escaped.
 
     A table wider than the page scrolls horizontally, and says so.
@@ -128,7 +115,7 @@ def write_page(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def script_json(value: object) -> Raw:
+def script_json(value: object) -> Markup:
     """JSON inside a script: no text can end the script ("<" is escaped), and null stands for NaN, which JSON lacks."""
     finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-    return Raw(json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))
+    return Markup(json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))

@@ -5,10 +5,12 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
+from markupsafe import Markup
+
 from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import Raw, asset, check_page_path, escape, fill, html_table, render_page, write_page
+from macaron.lab.page import asset, check_page_path, fill, html_table, render_page, write_page
 from macaron.lab.run_folder import RunFolder, is_number
 
 #: The first of these losses that a run has is shown at the top.
@@ -32,7 +34,6 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     values["samples"] = _samples(found, data) if samples and found.kind == "translation" else None
     evaluated = found.evaluations or found.kind != "translation" or not found.model_folder
     values["hint"] = "" if evaluated else f"macaron evaluate {quote(str(run))} --data DIR"
-    values["recipe"] = Raw(escape(found.origin.text.strip()))
     # Made last: it says what could not be read.
     body = fill("report.html", status=_status(found), **values)
     write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
@@ -87,7 +88,7 @@ def _cards(run: RunFolder) -> list[tuple[str, str, str]]:
     return entries
 
 
-def _curves(run: RunFolder) -> list[tuple[str, str, list[Raw]]]:
+def _curves(run: RunFolder) -> list[tuple[str, str, list[Markup]]]:
     """Headings, notes and charts of sections, see report-charts.json; numbers that nobody foresaw get charts, too."""
     known = json.loads(asset("report-charts.json"))
     named = {name for charts in known.values() for chart in charts for name in chart["lines"]}
@@ -111,7 +112,7 @@ def _curves(run: RunFolder) -> list[tuple[str, str, list[Raw]]]:
 
 def _chart(
     run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: str = "logarithmic", x: str = "update"
-) -> Raw | None:
+) -> Markup | None:
     """A chart of metrics, or nothing without values; ``scale`` is linear, from zero, or logarithmic where it helps."""
     found = [(text, run.values(name, x)) for name, text in lines.items()]
     series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
@@ -124,7 +125,7 @@ def _chart(
     return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
-def _scores(run: RunFolder) -> list[tuple[Raw, list[str]]]:
+def _scores(run: RunFolder) -> list[tuple[Markup, list[str]]]:
     """A table for each evaluation, and the definitions of its scores."""
     parts = []
     for found in run.evaluations:

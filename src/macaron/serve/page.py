@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from markupsafe import escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from starlette.routing import Route
 from macaron.decode.text_pieces import sentence_at
 from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
-from macaron.lab.page import escape, render_page
+from macaron.lab.page import render_page
 from macaron.serve.requests import Asked, answered, as_http
 
 #: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from markupsafe import Markup, escape
+
 from macaron.data.manifest import DataKind
 from macaron.errors import UsageError
 from macaron.evaluate.significance import Interval
@@ -15,7 +17,7 @@ from macaron.lab.compare.fairness import Effect
 from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import LEAST, LENGTHS
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, Evidence, p_text, signed
-from macaron.lab.page import Raw, check_page_path, escape, fill, html_table, note, render_page, write_page
+from macaron.lab.page import check_page_path, fill, html_table, note, render_page, write_page
 from macaron.lab.run_folder import is_number
 from macaron.nn.budget import TOLERANCE
 
@@ -81,7 +83,7 @@ def comparison_page(result: Result) -> str:
     return render_page(title, body, lead=lead, styles=("compare.css",), scripts=("compare.js",))
 
 
-def _runs(result: Result) -> Raw:
+def _runs(result: Result) -> Markup:
     rows = []
     for kind in result.kinds:
         share = kind.parameters / result.kinds[0].parameters - 1
@@ -101,14 +103,14 @@ def _differing(result: Result) -> str:
         known = [of[key] for of in by_pair if key in of]
         effect = min((each.effect for each in known), key=list(_EFFECTS).index)
         texts = [known[0].first, *(of[key].second if key in of else known[0].first for of in by_pair)]
-        values = [Raw(f'<span class="wrap">{escape(text)}</span>') if len(text) > 40 else text for text in texts]
+        values = [Markup(f'<span class="wrap">{escape(text)}</span>') if len(text) > 40 else text for text in texts]
         differing[effect].append([key, *values, _EFFECTS[effect]])
     headers = ["setting", *(kind.label for kind in result.kinds), "effect"]
     rows = [row for of in differing.values() for row in of]
     return html_table(headers, rows, caption="Every setting in which they differ", stack=True) if rows else ""
 
 
-def _scores(result: Result, several: bool) -> Raw:
+def _scores(result: Result, several: bool) -> Markup:
     rows = [
         [metric, *(_cell(each.text(digits(metric)), each.interval, digits(metric)) for each in of)]
         for metric, of in result.scores.items()
@@ -119,7 +121,7 @@ def _scores(result: Result, several: bool) -> Raw:
     return _by_kind(result, "metric", names, rows, f"Scores: {said}")
 
 
-def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list[Raw]:
+def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list[Markup]:
     """The values of a metric that decides, and the differences from the first kind with their intervals."""
     metric = evidence[0].metric
     scores = result.scores[metric]
@@ -149,12 +151,12 @@ def _ends(interval: Interval | DifferenceTest | None) -> tuple[float, float] | N
     return None if interval is None else (interval.low, interval.high)
 
 
-def _cell(text: str, interval: Interval | None, digits: int) -> Raw:
+def _cell(text: str, interval: Interval | None, digits: int) -> Markup:
     ends = "" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
-    return Raw(f'{text}<br><span class="muted">{ends}</span>' if ends else text)
+    return Markup(f'{text}<br><span class="muted">{ends}</span>' if ends else text)
 
 
-def _by_kind(result: Result, what: str, names: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> Raw:
+def _by_kind(result: Result, what: str, names: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> Markup:
     numeric = range(1, len(names) + 1)
     return html_table([what, *names], rows, caption=caption, numeric=numeric, stack=len(result.kinds) > 2)
 
@@ -170,7 +172,7 @@ def _tests(result: Result, over: Literal["sentences", "seeds"], caption: str) ->
             row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
             row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
             decides = evidence.p_value if metric in pair.deciding else None
-            row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"
+            row["p that decides"] = Markup(f"<strong>{p_text(decides)}</strong>") if decides else "–"
             rows.append(row)
     if not rows:
         return ""
@@ -178,7 +180,7 @@ def _tests(result: Result, over: Literal["sentences", "seeds"], caption: str) ->
     return html_table(list(rows[0]), cells, caption=caption, numeric=range(2, len(rows[0])), stack=True)
 
 
-def _curves(result: Result) -> list[Raw]:
+def _curves(result: Result) -> list[Markup]:
     """The losses of training and validation against updates and seconds; BLEU if it was measured."""
     name, y_label = _LOSSES[result.task]
     losses = {f"valid_{name}": "validation", name: "training"}
@@ -211,7 +213,7 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else (), dashed)
 
 
-def _length_charts(result: Result) -> list[Raw]:
+def _length_charts(result: Result) -> list[Markup]:
     """Differences by the length of the source."""
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
@@ -226,7 +228,7 @@ def _length_charts(result: Result) -> list[Raw]:
     return charts
 
 
-def _lengths(result: Result) -> Raw:
+def _lengths(result: Result) -> Markup:
     """Scores by the length of the source."""
     cells = []
     for part in result.lengths:

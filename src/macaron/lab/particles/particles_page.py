@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.page import Raw, asset, escape, fill, html_table, note, render_page
+from macaron.lab.page import asset, fill, html_table, note, render_page
 from macaron.lab.particles.projection import VIEWS, View
 
 STYLES = ("particles.css",)
@@ -53,7 +55,7 @@ def particles_page(data: Data) -> str:
         table=_table(models),
     )
     said = {"sentence": escape(data["sentence"]), "models": " and ".join(f"<b>{escape(m['name'])}</b>" for m in models)}
-    lead = Raw(note("particles", "lead", **said))
+    lead = Markup(note("particles", "lead", **said))
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
     return render_page(
         "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": packed}
@@ -91,16 +93,16 @@ def write(path: Path, data: Data, view: View | None = None) -> None:
         file.write(content)
 
 
-def _table(models: Sequence[Data]) -> Raw:
+def _table(models: Sequence[Data]) -> Markup:
     rows = []
     for model in models:
-        equation = Raw(f'<pre class="equation">{escape(model["equation"])}</pre>')
+        equation = Markup(f'<pre class="equation">{escape(model["equation"])}</pre>')
         rows.append([model["name"], model["scheme"], equation, f"{model['parameters']:,}", model["output"] or "–"])
     headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
     return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)
 
 
-def _depth_charts(models: Sequence[Data], name: str) -> Iterator[tuple[float, Raw, str]]:
+def _depth_charts(models: Sequence[Data], name: str) -> Iterator[tuple[float, Markup, str]]:
     """The charts of a part, each with all models; the second model's lines are dashed."""
     for about in json.loads(asset("particles-depth.json")):  # the text of the page: titles and explanations
         series, per_layer = [], about["measure"] in PER_LAYER
