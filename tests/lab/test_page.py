@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from macaron import __version__
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.page import check_page_path, html_table, render_page, section, write_page
+from macaron.lab.page import check_page_path, fill, html_table, section, write_page
 
 EVIL = """</script><script>alert("1")</script><b title='x'>&amp;"""
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -48,7 +48,7 @@ class Tree(html.parser.HTMLParser):
 
 
 def test_a_page_is_whole_and_asks_nobody_for_anything():
-    text = render_page("A <b> title", section("One", "<p>body</p>"), lead="A & B", data={"x": [1]})
+    text = fill("page.html", title="A <b> title", body=section("One", "<p>body</p>"), lead="A & B", data={"x": [1]})
     tree = Tree(text)
     assert text.startswith('<!doctype html>\n<html lang="en">')
     assert "default-src &#x27;none&#x27;" in text or "default-src 'none'" in text
@@ -62,24 +62,26 @@ def test_a_page_is_whole_and_asks_nobody_for_anything():
     assert [a["href"] for a in tree.attributes if "href" in a] == ["#main"]
     assert "url(" not in text
     assert "@import" not in text
-    assert text == render_page("A <b> title", section("One", "<p>body</p>"), lead="A & B", data={"x": [1]})
+    assert text == fill(
+        "page.html", title="A <b> title", body=section("One", "<p>body</p>"), lead="A & B", data={"x": [1]}
+    )
 
 
 def test_data_may_hold_anything():
     value = {"evil": EVIL, "none": [math.nan, math.inf, None], "tuple": (1, 2.5), 3: "key"}
-    text = render_page("T", "", data={"things": value})
+    text = fill("page.html", title="T", body="", data={"things": value})
     [stored] = re.findall(r'<script type="application/json" id="data-things">(.*?)</script>', text)
     assert json.loads(stored) == {"evil": EVIL, "none": [None, None, None], "tuple": [1, 2.5], "3": "key"}
     Tree(text)
 
 
 def test_text_is_escaped_and_our_own_html_is_not():
-    page = render_page(EVIL, "")
+    page = fill("page.html", title=EVIL, body="")
     assert (
         "<title>&lt;/script&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&lt;b title=&#39;x&#39;&gt;&amp;amp;"
         in page
     )
-    page = render_page("A & B", "", lead=Markup("A <em>word</em> &amp; more"))
+    page = fill("page.html", title="A & B", body="", lead=Markup("A <em>word</em> &amp; more"))
     assert "<title>A &amp; B</title>" in page
     assert '<p class="lead">A <em>word</em> &amp; more</p>' in page
 
@@ -102,7 +104,7 @@ def test_sections_are_named_by_their_headings():
 
 
 def test_styles_and_scripts_are_read_from_the_package():
-    text = render_page("T", "", styles=["report.css"], scripts=["trajectories.js"])
+    text = fill("page.html", title="T", body="", styles=["report.css"], scripts=["trajectories.js"])
     place = files("macaron.lab") / "assets"
     for name in ("base.css", "base.js", "report.css", "trajectories.js"):
         assert (place / name).read_text() in text

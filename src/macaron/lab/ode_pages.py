@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from macaron.lab.charts import Series, line_chart, number
-from macaron.lab.page import fill, html_table, note, render_page, section, write_page
+from macaron.lab.page import fill, html_table, section, write_page
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
 from macaron.ode.trajectories import AS_LAYERS, DURATION, EXACT, STEPS, SchemeTrajectories, Trajectory, compare
@@ -53,7 +53,7 @@ def write_order_page(path: Path, selection: Sequence[str] = ORDER_SELECTION) -> 
     headers = ["scheme, integrator of the sub-flows", "slope"]
     table = html_table(headers, slopes, caption="The slopes, measured", numeric=[1])
     heading = "Local error of splitting schemes on a particle system"
-    write_page(path, render_page(heading, section("Errors", chart, table)))
+    write_page(path, fill("page.html", title=heading, body=section("Errors", chart, table)))
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
@@ -83,8 +83,9 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
         rows.append((name, *map(Markup, values)))
     headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
     # The drawing for ``steps`` is also what a reader without scripts sees.
-    body = fill(
+    page = fill(
         "trajectories.html",
+        names=names,
         width=f"{_WIDTH:g}",
         height=height,
         exact=paths(exact),
@@ -99,13 +100,6 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
         chart=chart,
         seed=seed,
         time=DURATION,
-    )
-    page = render_page(
-        f"{names} on five particles",
-        body,
-        lead=note("trajectories", "lead") if several else "",
-        styles=["trajectories.css"],
-        scripts=["trajectories.js"],
         data={"trajectories": {"steps": STEPS, "start": steps, "groups": groups}},
     )
     write_page(path, page)

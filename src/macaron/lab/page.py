@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,35 +22,6 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 STACKED = 4
 
 
-def render_page(
-    title: str,
-    body: str,
-    *,
-    lead: str = "",
-    styles: Sequence[str] = (),
-    scripts: Sequence[str] = (),
-    data: Mapping[str, object] | None = None,
-) -> str:
-    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (``lead`` may be `Markup`).
-
-    ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
-    as JSON; a script reads it with ``macaron.data("NAME")``.
-    """
-    base, *others = (Markup(asset(name)) for name in ("base.js", *scripts))
-    return fill(
-        "page.html",
-        policy=Markup(POLICY),
-        title=title,
-        style=Markup("\n".join(map(asset, ("base.css", *styles)))),
-        base=base,
-        lead=lead,
-        body=Markup(body),
-        data={name: script_json(value) for name, value in (data or {}).items()},
-        scripts=others,
-        version=__version__,
-    )
-
-
 def asset(name: str) -> str:
     """The text of a file in lab/assets."""
     return (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
@@ -62,7 +33,11 @@ def note(page: str, name: str, **values: object) -> str:
 
 
 def fill(template: str, **values: object) -> Markup:
-    """A Jinja template of lab/assets with these values, which are escaped unless they are `Markup`."""
+    """A Jinja template of lab/assets with these values, which are escaped unless they are `Markup`.
+
+    Pages extend page.html, which takes ``title``, ``body``, ``lead``; ``styles`` and ``scripts``, files in lab/assets
+    beside base.css and base.js; and ``data``: a script reads ``data[NAME]`` with ``macaron.data("NAME")``.
+    """
     return Markup(_templates().get_template(template).render(values))
 
 
@@ -70,7 +45,8 @@ def fill(template: str, **values: object) -> Markup:
 def _templates() -> Environment:
     how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     made = Environment(loader=FunctionLoader(asset), **how)
-    made.globals |= {"section": section, "html_table": html_table}
+    made.globals |= {"section": section, "html_table": html_table, "json": script_json, "policy": POLICY}
+    made.globals |= {"asset": lambda name: Markup(asset(name)), "version": __version__}
     return made
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import asset, check_page_path, fill, html_table, render_page, write_page
+from macaron.lab.page import asset, check_page_path, fill, html_table, write_page
 from macaron.lab.run_folder import RunFolder, is_number
 
 #: The first of these losses that a run has is shown at the top.
@@ -35,17 +35,8 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     evaluated = found.evaluations or found.kind != "translation" or not found.model_folder
     values["hint"] = "" if evaluated else f"macaron evaluate {quote(str(run))} --data DIR"
     # Made last: it says what could not be read.
-    body = fill("report.html", status=_status(found), **values)
-    write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
+    write_page(path, fill("report.html", status=_status(found), **values))
     return path
-
-
-def _lead(run: RunFolder) -> str:
-    what = f"A translation model, {' to '.join(run.languages)}" if run.languages else "A translation model"
-    what = {"pre-training": "An encoder in pre-training", "language-model": "A language model"}.get(run.kind, what)
-    preset, scheme = run.settings.get("model", {}).get("preset"), run.config.get("scheme")
-    scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
-    return what + (f": {preset}" if preset else "") + (f", scheme {scheme}" if scheme else "") + "."
 
 
 def _status(run: RunFolder) -> list[str]:

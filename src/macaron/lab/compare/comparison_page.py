@@ -17,7 +17,7 @@ from macaron.lab.compare.fairness import Effect
 from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import LEAST, LENGTHS
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, Evidence, p_text, signed
-from macaron.lab.page import check_page_path, fill, html_table, note, render_page, write_page
+from macaron.lab.page import check_page_path, fill, html_table, note, write_page
 from macaron.lab.run_folder import is_number
 from macaron.nn.budget import TOLERANCE
 
@@ -49,13 +49,7 @@ def write_comparison(
 
 def comparison_page(result: Result) -> str:
     """The whole page. It says nowhere but in its verdict that a comparison is unfair."""
-    labels = [kind.label for kind in result.kinds]
     several = any(len(kind.runs) > 1 for kind in result.kinds)
-    title = f"{', '.join(labels[:-1])} and {labels[-1]} compared"
-    lead = f"{sum(len(kind.runs) for kind in result.kinds)} trained models"
-    split = "validation" if result.split == "valid" else "test"
-    on = f" on the {result.count:,} {split} sentences of {result.data}."
-    lead += on if result.task == "pairs" else ", pre-trained on plain text."
     verdicts = sorted((pair.verdict for pair in result.pairs), key=lambda each: each.outcome != "unfair")
     count = result.pairs[0].decide[0].comparisons
     corrected = note("compare", "corrected", count=count) if count > 1 else ""
@@ -63,7 +57,7 @@ def comparison_page(result: Result) -> str:
     charts = []
     for i in range(len(result.pairs[0].decide) if several else 1):
         charts += _charts(result, [pair.decide[i] for pair in result.pairs], several)
-    body = fill(
+    return fill(
         "compare.html",
         result=result,
         verdicts=verdicts,
@@ -80,7 +74,6 @@ def comparison_page(result: Result) -> str:
         lengths=_lengths(result),
         marked=marked,
     )
-    return render_page(title, body, lead=lead, styles=("compare.css",), scripts=("compare.js",))
 
 
 def _runs(result: Result) -> Markup:

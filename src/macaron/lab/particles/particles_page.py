@@ -13,11 +13,8 @@ from markupsafe import Markup, escape
 from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.page import asset, fill, html_table, note, render_page
+from macaron.lab.page import asset, fill, html_table
 from macaron.lab.particles.projection import VIEWS, View
-
-STYLES = ("particles.css",)
-SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
 
 #: An operator's name, its effect on particles, its name in networks if different, the colour of its curves.
 OPERATORS = {
@@ -42,8 +39,10 @@ def particles_page(data: Data) -> str:
             raw, normalised = (100 * sum(part["variance"][view]) for view in VIEWS)
             where = f"{model['name']}, {part['name']}" if len(models) > 1 else part["name"]
             shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
-    body = fill(
+    packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
+    return fill(
         "particles.html",
+        sentence=data["sentence"],
         models=models,
         aligned=data["aligned"],
         operators=OPERATORS,
@@ -53,12 +52,7 @@ def particles_page(data: Data) -> str:
         lens_notes=[part["lens_note"] for part in parts if part.get("lens_note")],
         charts=partial(_depth_charts, models),
         table=_table(models),
-    )
-    said = {"sentence": escape(data["sentence"]), "models": " and ".join(f"<b>{escape(m['name'])}</b>" for m in models)}
-    lead = Markup(note("particles", "lead", **said))
-    packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
-    return render_page(
-        "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": packed}
+        data={"particles": packed},
     )
 
 
