@@ -18,7 +18,7 @@ from macaron.ode import (
     scheme,
     velocity,
 )
-from macaron.ode.measure import layer_order, slope
+from macaron.ode.measure import slope
 
 
 def follow(
@@ -90,7 +90,8 @@ def test_data():
 @pytest.mark.parametrize("layer", ["euler", "midpoint", "rk4"])
 def test_the_order_of_layers_that_are_integrated_as_a_whole(name: str, layer: str):
     """The field of the integrator is the move of a layer, without the residual connection."""
-    expected = layer_order(scheme(name), layer)
+    # Where operators act in turn, the move has a term of second degree that no integrator of the whole removes.
+    expected = integrator(layer).order if name == "parallel" else 1
     meter = OrderMeter()
     system, steps = meter.system, meter.steps.reshape(-1, 1, 1, 1)
     flow = flows.integrated_flow(system.fields, "euler")
@@ -102,4 +103,3 @@ def test_the_order_of_layers_that_are_integrated_as_a_whole(name: str, layer: st
     exact = exact_step(system.total(["F", "G"]), system.time, system.start, steps)
     errors = np.sqrt(np.sum((end - exact) ** 2, axis=(-1, -2)))
     assert slope(meter.steps, errors) == pytest.approx(expected + 1, abs=0.05)
-    assert expected == ({"euler": 1, "midpoint": 2, "rk4": 4}[layer] if name == "parallel" else 1)

@@ -78,12 +78,6 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
     return 1 + (scheme.order if method == "exact" else min(scheme.order, integrator(method).order))
 
 
-def layer_order(scheme: Scheme, layer: str) -> int:
-    """The order of a layer with Euler sub-steps that is integrated as a whole."""
-    # Where operators act in turn, the move has a term of second degree that no integrator of the whole removes.
-    return integrator(layer).order if all(len(branch.steps) <= 1 for branch in scheme.branches) else 1
-
-
 def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:
     """Read ``NAME`` (exact sub-flows) and ``NAME:INTEGRATOR``."""
     chosen = []
