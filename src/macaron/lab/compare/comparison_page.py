@@ -63,30 +63,20 @@ def comparison_page(result: Result) -> str:
         verdicts=verdicts,
         alpha=ALPHA,
         seeds=LEAST_SEEDS,
-        runs=_runs(result),
+        seeded=several,
+        least=LEAST,
+        tolerance=TOLERANCE,
+        signed=signed,
+        duration=duration,
+        digits=digits,
         differing=_differing(result),
         charts=charts,
-        scores=_scores(result, several),
         tests=[_tests(result, "sentences", caption), _tests(result, "seeds", note("compare", "seeds", count=count))],
         curves=_curves(result),
         classes=LENGTHS,
         length_charts=_length_charts(result),
-        lengths=_lengths(result),
         marked=marked,
     )
-
-
-def _runs(result: Result) -> Markup:
-    rows = []
-    for kind in result.kinds:
-        share = kind.parameters / result.kinds[0].parameters - 1
-        size = "–" if kind is result.kinds[0] else f"{signed(100 * share)} %{' (!)' if abs(share) > TOLERANCE else ''}"
-        for run in kind.runs:
-            row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}"]
-            rows.append([*row, duration(run.summary["seconds"]), run.summary["final_model"], f"{run.final_loss:.4f}"])
-    headers = ["kind", "run", "seed", "parameters", "size vs. first", "updates", "time", "final model", "valid loss"]
-    caption = f"The runs. Sizes count as equal within {100 * TOLERANCE:g} % of the first kind's."
-    return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8), stack=True)
 
 
 def _differing(result: Result) -> str:
@@ -101,17 +91,6 @@ def _differing(result: Result) -> str:
     headers = ["setting", *(kind.label for kind in result.kinds), "effect"]
     rows = [row for of in differing.values() for row in of]
     return html_table(headers, rows, caption="Every setting in which they differ", stack=True) if rows else ""
-
-
-def _scores(result: Result, several: bool) -> Markup:
-    rows = [
-        [metric, *(_cell(each.text(digits(metric)), each.interval, digits(metric)) for each in of)]
-        for metric, of in result.scores.items()
-    ]
-    said = "mean ± standard deviation over seeds" if several else "score"
-    said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
-    names = [f"{kind.label}, seeds: {len(kind.runs)}" if several else kind.label for kind in result.kinds]
-    return _by_kind(result, "metric", names, rows, f"Scores: {said}")
 
 
 def _charts(result: Result, evidence: Sequence[Evidence], several: bool) -> list[Markup]:
@@ -142,16 +121,6 @@ def _minus(pair: Pair) -> str:
 
 def _ends(interval: Interval | DifferenceTest | None) -> tuple[float, float] | None:
     return None if interval is None else (interval.low, interval.high)
-
-
-def _cell(text: str, interval: Interval | None, digits: int) -> Markup:
-    ends = "" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
-    return Markup(f'{text}<br><span class="muted">{ends}</span>' if ends else text)
-
-
-def _by_kind(result: Result, what: str, names: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> Markup:
-    numeric = range(1, len(names) + 1)
-    return html_table([what, *names], rows, caption=caption, numeric=numeric, stack=len(result.kinds) > 2)
 
 
 def _tests(result: Result, over: Literal["sentences", "seeds"], caption: str) -> str:
@@ -219,13 +188,3 @@ def _length_charts(result: Result) -> list[Markup]:
             title, axis = f"{_minus(pair)} in {result.metric}", f"difference in {result.metric}"
             charts.append(dot_chart(rows, title=title, x_label=axis, zero=True))
     return charts
-
-
-def _lengths(result: Result) -> Markup:
-    """Scores by the length of the source."""
-    cells = []
-    for part in result.lengths:
-        scores = (_cell(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True))
-        cells.append([part.name, f"{part.size:,}", *scores])
-    caption = note("compare", "parts", metric=result.metric, least=LEAST)
-    return _by_kind(result, "source", ["sentences", *(kind.label for kind in result.kinds)], cells, caption)

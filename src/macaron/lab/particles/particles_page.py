@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.page import asset, fill, html_table
+from macaron.lab.page import asset, fill
 from macaron.lab.particles.projection import VIEWS, View
 
 #: An operator's name, its effect on particles, its name in networks if different, the colour of its curves.
@@ -51,7 +51,6 @@ def particles_page(data: Data) -> str:
         shown=shown,
         lens_notes=[part["lens_note"] for part in parts if part.get("lens_note")],
         charts=partial(_depth_charts, models),
-        table=_table(models),
         data={"particles": packed},
     )
 
@@ -85,15 +84,6 @@ def write(path: Path, data: Data, view: View | None = None) -> None:
         content = (png if kind == ".png" else gif)(data, view or "raw")
     with atomic_file(path) as file:
         file.write(content)
-
-
-def _table(models: Sequence[Data]) -> Markup:
-    rows = []
-    for model in models:
-        equation = Markup(f'<pre class="equation">{escape(model["equation"])}</pre>')
-        rows.append([model["name"], model["scheme"], equation, f"{model['parameters']:,}", model["output"] or "–"])
-    headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
-    return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)
 
 
 def _depth_charts(models: Sequence[Data], name: str) -> Iterator[tuple[float, Markup, str]]:
