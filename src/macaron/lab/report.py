@@ -30,7 +30,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     check_page_path(path)
     found = RunFolder(run)
     values = {"run": found, "cards": _cards(found), "curves": _curves(found), "shortened": _shortened}
-    values |= {"scores": _scores(found), "candidates": _candidates(found), "environment": _environment(found)}
+    values |= {"environment": _environment(found), "number": number}
     values["samples"] = _samples(found, data) if samples and found.kind == "translation" else None
     evaluated = found.evaluations or found.kind != "translation" or not found.model_folder
     values["hint"] = "" if evaluated else f"macaron evaluate {quote(str(run))} --data DIR"
@@ -114,29 +114,6 @@ def _chart(
     log_y, zero = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8, scale == "from zero"
     x_label = x.removesuffix("s")
     return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
-
-
-def _scores(run: RunFolder) -> list[tuple[Markup, list[str]]]:
-    """A table for each evaluation, and the definitions of its scores."""
-    parts = []
-    for found in run.evaluations:
-        table = [
-            (each["metric"], f"{each['score']:.2f}", f"{each['interval']['low']:.2f} to {each['interval']['high']:.2f}")
-            for each in found["scores"]
-        ]
-        headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
-        shown = html_table(headers, table, caption=caption, numeric=[1, 2])
-        parts.append((shown, [each["definition"] for each in found["scores"]]))
-    return parts
-
-
-def _candidates(run: RunFolder) -> str:
-    losses, scores = run.summary.get("candidates", {}), run.summary.get("candidate_scores", {})
-    values = {name: (loss, scores.get(name)) for name, loss in losses.items()}
-    rows = [(name, *("–" if each is None else number(each) for each in both)) for name, both in values.items()]
-    chosen, metric = run.summary.get("final_model"), run.settings.get("train", {}).get("best_metric", "loss")
-    caption = f"Candidates for the final model: {chosen}, with the best {metric} in validation"
-    return html_table(["weights", "loss", "score"], rows, caption=caption, numeric=[1, 2]) if rows else ""
 
 
 def _samples(run: RunFolder, data: Path | None) -> list[tuple[str, str, str]] | str:
