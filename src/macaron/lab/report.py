@@ -30,32 +30,12 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     check_page_path(path)
     found = RunFolder(run)
     values = {"run": found, "cards": _cards(found), "curves": _curves(found), "shortened": _shortened}
-    values |= {"environment": _environment(found), "number": number}
+    values |= {"environment": _environment(found), "number": number, "quote": quote}
     values["samples"] = _samples(found, data) if samples and found.kind == "translation" else None
     evaluated = found.evaluations or found.kind != "translation" or not found.model_folder
     values["hint"] = "" if evaluated else f"macaron evaluate {quote(str(run))} --data DIR"
-    # Made last: it says what could not be read.
-    write_page(path, fill("report.html", status=_status(found), **values))
+    write_page(path, fill("report.html", **values))
     return path
-
-
-def _status(run: RunFolder) -> list[str]:
-    notes = []
-    if not run.update and not run.finished:
-        notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
-    elif not run.finished:
-        limit = run.settings.get("train", {}).get("max_updates")
-        of = f" of {limit:,}" if isinstance(limit, int) else ""
-        left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
-        ahead = f", with about {left} left" if left else ""
-        again = " It had finished before and was resumed." if run.summary else ""
-        notes.append(
-            f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
-            f"--resume --out {quote(str(run.path))} continues it.{again}"
-        )
-    if run.finished and not run.has_model:
-        notes.append("There is no model in this folder.")
-    return [*notes, *run.remarks]
 
 
 def _cards(run: RunFolder) -> list[tuple[str, str, str]]:
