@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart, number
-from macaron.lab.page import html_table, render_page, section, write_page
+from macaron.lab.page import fill, html_table, section, write_page
 
 pytestmark = pytest.mark.browser
 SCREENS = [(1280, 800), (390, 844)]
@@ -29,7 +29,10 @@ def page_file(tmp_path: Path) -> Path:
     stacked = html_table([f"column {j}" for j in range(9)], records, caption="Records", numeric=[2, 3], stack=True)
     body = section("Curves", '<div class="charts">', *charts, "</div>") + section("Numbers", wide, narrow, stacked)
     file = tmp_path / "page.html"
-    write_page(file, render_page("A page", body, lead="What it shows.", data={"things": {"a": "</script><b>"}}))
+    write_page(
+        file,
+        fill("page.html", title="A page", body=body, lead="What it shows.", data={"things": {"a": "</script><b>"}}),
+    )
     return file
 
 

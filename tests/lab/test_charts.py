@@ -66,6 +66,7 @@ def test_nothing_to_draw_is_said(series):
 def test_one_point_is_a_dot():
     text = chart(Series("a", [(3, 4)]))
     assert paths(text) == []
+    assert '<span class="at" aria-hidden="true">update 3</span>' in text
     assert text.count("<circle") == 1
 
 

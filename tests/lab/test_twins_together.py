@@ -202,7 +202,7 @@ def test_a_table_of_runs_of_several_times(recipe: Path, tmp_path: Path):
     result = compare([tmp_path / f"dropout={name}-seed{seed}" for seed in (3, 1, 2) for name in names], trials=100)
     assert [(kind.label, len(kind.runs)) for kind in result.kinds] == [(f"dropout={name}", 3) for name in names]
     assert not any(pair.fairness.unfair for pair in result.pairs)
-    assert [pair.evidence.comparisons for pair in result.pairs] == [4, 4]  # two pairs, two metrics
+    assert [pair.decide[0].comparisons for pair in result.pairs] == [4, 4]  # two pairs, two metrics
 
 
 def with_rate(recipe: Recipe, rate: float) -> Recipe:

@@ -45,6 +45,8 @@ def test_the_run_itself(whole: Path, metrics: Any):
     records = metrics(whole)
     assert [r["update"] for r in records if "valid_loss" in r] == [10, 20, 30, 31]
     assert all("valid_sacrebleu" in r for r in records if "valid_loss" in r)
+    # A line of the log is of as many updates as any other, whatever the epochs.
+    assert [r["update"] for r in records if "targets" in r] == [7, 14, 21, 28]
     assert {"epoch", "loss", "nll", "learning_rate", "gradient_norm"} <= set(records[0])
 
 

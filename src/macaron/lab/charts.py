@@ -12,8 +12,9 @@ from datetime import timedelta
 from typing import Self
 
 import numpy as np
+from markupsafe import Markup
 
-from macaron.lab.page import escape, html_table, script_json
+from macaron.lab.page import fill, html_table, script_json
 
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
@@ -48,6 +49,13 @@ class Dots:
     colour: int = 0
     digits: int = 2
     sign: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value and its interval."""
+        form, ends = f"{'+' if self.sign else ''}.{self.digits}f", self.interval
+        text = f"{self.value:{form}}" + (f" ({ends[0]:{form}} to {ends[1]:{form}})" if ends else "")
+        return text.replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ def line_chart(
     log_x: bool = False,
     height: int = 300,
     from_zero: bool = False,
-) -> str:
+) -> Markup:
     """Lines on common axes, a legend that shows values, and the data as a collapsed table, for screen readers."""
 
     def drawable(x: float, *ys: float) -> bool:
@@ -133,103 +141,51 @@ def line_chart(
         lines += [replace(each, points=points, band=band, colour=colour)] if points else []
     xs = sorted({x for line in lines for x, _ in line.points})
     if not xs:
-        caption = f"<figcaption>{escape(title)}</figcaption>"
-        return f'<figure class="chart">{caption}<p class="empty">No values yet.</p></figure>'
+        return fill("line-chart.html", title=title, lines=())
     ys = [y for line in lines for _, y in line.points] + [y for line in lines for _, *ends in line.band for y in ends]
     across, up = Scale.around(xs, log=log_x, tight=True), Scale.around(ys, log=log_y, from_zero=from_zero)
+    below, left = across.ticks(), up.ticks()
+    if log_x and len(xs) <= DOUBLINGS:
+        below = xs  # doublings (1, 2, 4, 8) are all marked
+    elif all(x == int(x) for x in xs):
+        below = [tick for tick in below if tick == int(tick)]  # nothing lies between two epochs
+    (x_texts, x_unit), (y_texts, y_unit) = tick_texts(below, log_x), tick_texts(left, log_y)
     axes = {"x": [across.low, across.high], "y": [up.low, up.high], "log_x": log_x, "log_y": log_y, "x_label": x_label}
     # For the read-out of base.js.
     drawn = []
     for line in lines:
         places = [[float(f"{point[axis]:.9g}") for point in line.points] for axis in (0, 1)]
         drawn.append({"name": line.name, "colour": line.colour, "x": places[0], "y": places[1]})
-    return f"""<figure class="chart" data-read>
-<figcaption><span class="name">{escape(title)}</span>
-<span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>
-{_legend(lines)}
-<div class="plot"><svg height="{height}" role="img"><title>{escape(title)}</title>
-<desc>{escape(_describe(lines, x_label, y_label, log_x, log_y))}</desc>
-{_axes(across, up, height, x_label, y_label, xs)}
-{_drawing(lines, across, up)}
-</svg></div><output class="visually-hidden"></output>
-<script type="application/json">{script_json({**axes, "series": drawn})}</script>
-{_table(lines, title, x_label)}
-</figure>"""
-
-
-def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
-    ticks = up.ticks()
-    texts, unit = tick_texts(ticks, up.log)
-    left = "".join(
-        f'<line class="grid" x1="0" x2="100%" y1="{y}%" y2="{y}%"/>'
-        f'<text x="-8" y="{y}%" dy=".35em" text-anchor="end">{text}</text>'
-        for y, text in zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
-    )
-    left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit, up.log)}</text>'
-    ticks = across.ticks()
-    if across.log and len(xs) <= DOUBLINGS:
-        ticks = xs  # doublings (1, 2, 4, 8) are all marked
-    elif all(x == int(x) for x in xs):
-        ticks = [tick for tick in ticks if tick == int(tick)]  # nothing lies between two epochs
-    texts, unit = tick_texts(ticks, across.log)
-    below = "".join(
-        f'<line class="axis" x1="{x}%" x2="{x}%" y1="{height}" y2="{height + 4}"/>'
-        f'<text x="{x}%" y="{height + 18}" text-anchor="middle">{text}</text>'
-        for x, text in zip(map(across.percent, ticks), texts, strict=True)
-    )
-    below += f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit, across.log)}</text>'
-    return f'{left}<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>{below}'
-
-
-def _axis_name(label: str, unit: str, log: bool = False) -> str:
-    return escape((f"{label} ({unit})" if unit else label) + (", log scale" if log else ""))
-
-
-def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:
-    """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
     def path(points: Sequence[Point]) -> str:
-        return "M" + "L".join(
-            f"{across.percent(x, whole=1000)} {up.percent(y, down=True, whole=1000)}" for x, y in points
-        )
+        pairs = ((across.percent(x, whole=1000), up.percent(y, down=True, whole=1000)) for x, y in points)
+        return "M" + "L".join(map(" ".join, pairs))
 
-    strokes, dots = [], []
-    for line in lines:
-        style = f'style="--colour:var(--series-{line.colour})"'
-        if line.band:
-            edge = [(x, high) for x, _, high in line.band] + [(x, low) for x, low, _ in reversed(line.band)]
-            strokes.append(f'<path class="band" {style} d="{path(edge)}Z"/>')
-        if len(line.points) > 1:
-            kind = " dashed" if line.dashed else " thin" if len(line.points) > 200 else ""
-            strokes.append(f'<path class="line{kind}" {style} d="{path(line.points)}"/>')
-        if len(line.points) == 1 or (len(line.points) <= DOTTED and not line.dashed):
-            places = ((across.percent(x), up.percent(y, down=True)) for x, y in line.points)
-            spots = "".join(f'<circle cx="{x}%" cy="{y}%" r="2.5"/>' for x, y in places)
-            dots.append(f'<g class="dot" {style}>{spots}</g>')
-    inner = 'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%"'
-    return "\n".join([f"<svg {inner}>{''.join(strokes)}</svg>", *dots])
-
-
-def _legend(lines: Sequence[Series]) -> str:
-    """Names with their last values; base.js replaces these by the values at the pointer."""
-    entries = []
-    for line in lines:
-        style = f'class="swatch{" dashed" if line.dashed else ""}" style="--colour:var(--series-{line.colour})"'
-        entries.append(f"<li><span {style}></span>{escape(line.name)} <b>{number(line.points[-1][1])}</b></li>")
-    return f'<ul class="legend">{"".join(entries)}</ul>'
+    return fill(
+        "line-chart.html",
+        title=title,
+        x_label=x_label,
+        y_label=y_label,
+        height=height,
+        lines=lines,
+        last=xs[-1],
+        across=across,
+        up=up,
+        left=list(zip(left, y_texts, strict=True)),
+        below=list(zip(below, x_texts, strict=True)),
+        x_unit=x_unit,
+        y_unit=y_unit,
+        number=number,
+        mark=lambda point: f"{number(point[1])} at {number(point[0])}",
+        path=path,
+        edge=lambda band: [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)],
+        dotted=DOTTED,
+        data=script_json({**axes, "series": drawn}),
+        table=_table(lines, title, x_label),
+    )
 
 
-def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, log_y: bool) -> str:
-    up, across = (" (logarithmic)" if log else "" for log in (log_y, log_x))
-    parts = [f"{y_label}{up} against {x_label}{across}."]
-    for line in lines:
-        lowest, highest = (extreme(line.points, key=lambda point: point[1]) for extreme in (min, max))
-        marks = (("", line.points[0]), ("", line.points[-1]), ("lowest ", lowest), ("highest ", highest))
-        parts.append(f"{line.name}: {', '.join(f'{said}{number(y)} at {number(x)}' for said, (x, y) in marks)}.")
-    return " ".join(parts)
-
-
-def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
+def _table(lines: Sequence[Series], title: str, x_label: str) -> Markup:
     values = [dict(line.points) for line in lines]
     shared = Counter(x for points in values for x in points)
     chosen: list[float] = []
@@ -241,49 +197,27 @@ def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
     rows = [[number(x), *(number(each[x]) if x in each else "–" for each in values)] for x in sorted(chosen)]
     headers = [x_label, *(line.name for line in lines)]
     caption = title if len(rows) == len(shared) else f"{title}: {len(rows)} of {len(shared):,} points"
-    table = html_table(headers, rows, caption=caption, numeric=range(len(headers)))
-    return f"<details><summary>Data as a table</summary>{table}</details>"
+    return html_table(headers, rows, caption=caption, numeric=range(len(headers)))
 
 
-def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> str:
+def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> Markup:
     """Values with intervals on a common axis. Names and numbers are text; screen readers do not see the drawing."""
     places = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*places, 0.0] if zero else places)
     ticks = along.ticks()
-    lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
-    drawn = ((along.percent(tick), kind) for tick, kind in lines)
-    grid = "".join(f'<line class="{kind}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>' for x, kind in drawn)
-    names, unit = tick_texts(ticks)
-    marked = zip(map(along.percent, ticks), (name.replace("-", "−") for name in names), strict=True)
-    texts = "".join(f'<text x="{x}%" y="14" text-anchor="middle">{text}</text>' for x, text in marked)
-    entries = []
-    for row in rows:
-        form, ends = f"{'+' if row.sign else ''}.{row.digits}f", row.interval
-        text = f"{row.value:{form}}" + (f" ({ends[0]:{form}} to {ends[1]:{form}})" if ends else "")
-        entries.append(
-            f'<li><span>{escape(row.name)}</span> <span class="number">{text.replace("-", "−")}</span>'
-            f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'
-        )
-    below = f'\n<p class="note">{escape(note)}</p>' if note else ""
-    return f"""<figure class="chart">
-<figcaption>{escape(title)}</figcaption>{below}
-<ul class="dots">{"".join(entries)}</ul>
-<div class="dots-axis" aria-hidden="true"><svg height="18">{texts}</svg>{_axis_name(x_label, unit)}</div>
-</figure>"""
-
-
-def _marks(row: Dots, along: Scale) -> str:
-    parts, x = [], along.percent(row.value)
-    if row.interval:
-        low, high = map(along.percent, row.interval)
-        parts.append(f'<line class="span" x1="{low}%" x2="{high}%" y1="13" y2="13"/>')
-        parts += [f'<line class="span" x1="{end}%" x2="{end}%" y1="9" y2="17"/>' for end in (low, high)]
-    if len(row.points) > 1:
-        parts += [f'<circle class="one" cx="{along.percent(point)}%" cy="13" r="4"/>' for point in row.points]
-        parts.append(f'<line class="mean" x1="{x}%" x2="{x}%" y1="4" y2="22"/>')
-    else:
-        parts.append(f'<circle class="one whole" cx="{x}%" cy="13" r="5"/>')
-    return f'<g style="--colour:var(--series-{row.colour % COLOURS})">{"".join(parts)}</g>'
+    texts, unit = tick_texts(ticks)
+    return fill(
+        "dot-chart.html",
+        title=title,
+        note=note,
+        x_label=x_label,
+        unit=unit,
+        rows=rows,
+        along=along,
+        grid=[(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else []),
+        ticks=list(zip(ticks, texts, strict=True)),
+        colours=COLOURS,
+    )
 
 
 def number(value: float) -> str:

@@ -1,14 +1,14 @@
 """The pages of ``macaron ode``: errors against the step; particles under schemes, with a slider for the steps."""
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from macaron.lab.charts import Series, line_chart, number
-from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section, write_page
+from macaron.lab.page import fill, html_table, section, write_page
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
 from macaron.ode.trajectories import AS_LAYERS, DURATION, EXACT, STEPS, SchemeTrajectories, Trajectory, compare
@@ -53,7 +53,7 @@ def write_order_page(path: Path, selection: Sequence[str] = ORDER_SELECTION) -> 
     headers = ["scheme, integrator of the sub-flows", "slope"]
     table = html_table(headers, slopes, caption="The slopes, measured", numeric=[1])
     heading = "Local error of splitting schemes on a particle system"
-    write_page(path, render_page(heading, section("Errors", chart, table)))
+    write_page(path, fill("page.html", title=heading, body=section("Errors", chart, table)))
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
@@ -62,10 +62,9 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     found = {name: compare(schemes, seed) for name, schemes in chosen.items()}
     (exact, first), several = next(iter(found.values())), len(found) > 1
     names = "Lie and Strang" if several else " and ".join(dict.fromkeys(each.scheme.name for each in first))
-    caveats = [note("trajectories", "euler")] if several else []
-    caveats.append(note("trajectories", "system", seed=seed, time=DURATION))
     paths, height = _drawing(exact, [each for _, schemes in found.values() for each in schemes])
-    groups, lines = [], []
+    groups: list[dict[str, Any]] = []
+    lines = []
     for name, (_, schemes) in found.items():
         groups.append({"name": name, "schemes": [[_data(one, paths) for one in each.trajectories] for each in schemes]})
         for i, each in enumerate(schemes):
@@ -74,17 +73,33 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
             lines.append(Series(label, points, COLOURS[i % len(COLOURS)], dashed=each.method != "exact"))
     title, y_label = "Error at the end against the number of steps", "distance from the exact end"
     chart = line_chart(lines, title=title, x_label="steps", y_label=y_label, log_x=True, log_y=True)
-    body = [
-        section("Paths", _stage(first, groups, paths(exact), height, steps), id="paths"),
-        section("Errors", chart, id="errors"),
-        section("What this shows, and what it does not", *caveats, id="caveats"),
-    ]
-    page = render_page(
-        f"{names} on five particles",
-        "\n".join(body),
-        lead=note("trajectories", "lead") if several else "",
-        styles=["trajectories.css"],
-        scripts=["trajectories.js"],
+    index, shown, rows = STEPS.index(steps), [], []
+    for i, (each, drawn) in enumerate(zip(first, groups[0]["schemes"], strict=True)):
+        one, colour = drawn[index], COLOURS[i % len(COLOURS)]
+        label = escape(scheme_label(each.scheme.name, "" if several else each.method))
+        name = Markup(f'<span class="swatch" style="--colour:var(--series-{colour})"></span>{label}')
+        shown.append({"name": name, "scheme": each.scheme.name, "colour": colour, "nodes": one["nodes"]})
+        values = (f'<span class="error">{one["error"]}</span>', f'÷ <span class="ratio">{one["ratio"]}</span>')
+        rows.append((name, *map(Markup, values)))
+    headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
+    # The drawing for ``steps`` is also what a reader without scripts sees.
+    page = fill(
+        "trajectories.html",
+        names=names,
+        width=f"{_WIDTH:g}",
+        height=height,
+        exact=paths(exact),
+        shown=shown,
+        groups=groups,
+        several=several,
+        steps=steps,
+        index=index,
+        last=len(STEPS) - 1,
+        table=html_table(headers, rows, caption=caption, numeric=[1, 2]),
+        line=_line,
+        chart=chart,
+        seed=seed,
+        time=DURATION,
         data={"trajectories": {"steps": STEPS, "start": steps, "groups": groups}},
     )
     write_page(path, page)
@@ -111,46 +126,7 @@ def _data(one: Trajectory, paths: Paths) -> dict[str, Any]:
     return {"nodes": paths(one.nodes), "moves": moves, "error": number(one.error), "ratio": f"{one.ratio:.2f}"}
 
 
-def _stage(
-    schemes: Sequence[SchemeTrajectories],
-    groups: list[dict[str, Any]],
-    exact: list[list[float]],
-    height: int,
-    steps: int,
-) -> str:
-    """The drawing for ``steps``, which is also what a reader without scripts sees; the controls; the errors."""
-    index, several = STEPS.index(steps), len(groups) > 1
-    layers, entries, options, rows = "", "", "", []
-    for i, (each, drawn) in enumerate(zip(schemes, groups[0]["schemes"], strict=True)):
-        one = drawn[index]
-        colour = f'style="--colour:var(--series-{COLOURS[i % len(COLOURS)]})"'
-        lines = "".join(map(_line, one["nodes"]))
-        # Dots are lines of zero length with round ends: their size does not scale with the drawing.
-        dots = re.sub("[ML]([^ML]*)", r"M\1h0", lines)
-        layers += f'<g class="trajectory" {colour}><path class="line" d="{lines}"/><path class="nodes" d="{dots}"/></g>'
-        label = scheme_label(each.scheme.name, "" if several else each.method)
-        name = Raw(f'<span class="swatch" {colour}></span>{escape(label)}')
-        entries += f"<li>{name}</li>"
-        options += f'<option value="{i}">{escape(each.scheme.name)}</option>'
-        values = (f'<span class="error">{one["error"]}</span>', f'÷ <span class="ratio">{one["ratio"]}</span>')
-        rows.append((name, *map(Raw, values)))
-    headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
-    return asset("trajectories.html").format(
-        width=_WIDTH,
-        height=height,
-        particles=len(exact),
-        exact="".join(f'<path d="{_line(path)}"/>' for path in exact),
-        layers=layers,
-        entries=entries,
-        steps=steps,
-        last=len(STEPS) - 1,
-        index=index,
-        hidden="" if several else " hidden",
-        choices="".join(f'<option value="{i}">{escape(group["name"])}</option>' for i, group in enumerate(groups)),
-        options=options,
-        table=html_table(headers, rows, caption=caption, numeric=[1, 2]),
-    )
-
-
-def _line(path: Sequence[float]) -> str:
-    return "M" + "L".join(f"{x:g} {y:g}" for x, y in zip(path[::2], path[1::2], strict=True))
+def _line(paths: Sequence[Sequence[float]], dots: bool = False) -> str:
+    """The d of SVG paths, or of a dot at each of their points."""
+    points = ([f"{x:g} {y:g}" for x, y in zip(path[::2], path[1::2], strict=True)] for path in paths)
+    return "".join("".join(f"M{p}h0" for p in each) if dots else "M" + "L".join(each) for each in points)

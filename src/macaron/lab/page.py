@@ -1,11 +1,15 @@
 """One self-contained HTML page: it opens offline, loads nothing, and is the same bytes for the same input."""
 
-import html
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined  # PyTorch requires it
+from markupsafe import Markup
 
 from macaron import __version__
 from macaron.errors import UsageError
@@ -18,49 +22,6 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 STACKED = 4
 
 
-class Raw(str):
-    """HTML that is safe already: `escape` leaves it unchanged."""
-
-
-def escape(text: object) -> str:
-    """Text escaped for HTML, between tags or inside quotes."""
-    return text if isinstance(text, Raw) else html.escape(str(text))
-
-
-def render_page(
-    title: str,
-    body: str,
-    *,
-    lead: str = "",
-    styles: Sequence[str] = (),
-    scripts: Sequence[str] = (),
-    data: Mapping[str, object] | None = None,
-) -> str:
-    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (``lead`` may be `Raw`).
-
-    ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
-    as JSON; a script reads it with ``macaron.data("NAME")``.
-    """
-    style = "\n".join(map(asset, ("base.css", *styles)))
-    # base.js is in the head: it sets the theme before the first paint.
-    base, *others = map(asset, ("base.js", *scripts))
-    above = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
-    below = ""
-    for name, value in (data or {}).items():
-        below += f'<script type="application/json" id="data-{escape(name)}">{script_json(value)}</script>\n'
-    below += "".join(f"<script>\n{script}</script>\n" for script in others)
-    return asset("page.html").format(
-        policy=POLICY,
-        title=escape(title),
-        style=style,
-        base=base,
-        above=above,
-        body=body,
-        below=below,
-        version=__version__,
-    )
-
-
 def asset(name: str) -> str:
     """The text of a file in lab/assets."""
     return (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
@@ -71,12 +32,29 @@ def note(page: str, name: str, **values: object) -> str:
     return str(json.loads(asset(f"{page}-notes.json"))[name]).format(**values)
 
 
-def section(heading: str, *parts: str, id: str | None = None) -> str:
-    """A section with an h2 heading that labels it; ``parts`` are HTML."""
+def fill(template: str, **values: object) -> Markup:
+    """A Jinja template of lab/assets with these values, which are escaped unless they are `Markup`.
+
+    Pages extend page.html, which takes ``title``, ``body``, ``lead``; ``styles`` and ``scripts``, files in lab/assets
+    beside base.css and base.js; and ``data``: a script reads ``data[NAME]`` with ``macaron.data("NAME")``.
+    """
+    return Markup(_templates().get_template(template).render(values))
+
+
+@cache
+def _templates() -> Environment:
+    how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    made = Environment(loader=FunctionLoader(asset), extensions=["jinja2.ext.do"], **how)
+    made.globals |= {"section": section, "html_table": html_table, "json": script_json, "policy": POLICY}
+    made.globals |= {"asset": lambda name: Markup(asset(name)), "version": __version__}
+    return made
+
+
+def section(heading: str, *parts: str, id: str | None = None, caller: Callable[[], str] = str) -> Markup:
+    """A section with an h2 heading that labels it; ``parts`` are HTML. In templates its content is that of the call."""
     name = id or re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") or "section"
-    label = f"{escape(name)}-heading"
-    head = f'<section id="{escape(name)}" aria-labelledby="{label}">\n<h2 id="{label}">{escape(heading)}</h2>'
-    return "\n".join([head, *parts, "</section>"])
+    head = '<section id="{0}" aria-labelledby="{0}-heading">\n<h2 id="{0}-heading">{1}</h2>'
+    return Markup("\n".join([Markup(head).format(name, heading), *parts, caller(), "</section>"]))
 
 
 def html_table(
@@ -86,7 +64,7 @@ def html_table(
     caption: str,
     numeric: Collection[int] = (),
     stack: bool = False,
-) -> str:
+) -> Markup:
     """A table whose first column names its rows; columns in ``numeric`` are right-aligned. Cells are escaped.
 
     A table wider than the page scrolls horizontally, and says so.
@@ -96,22 +74,7 @@ def html_table(
     """
     rows = list(rows)
     stack = stack and len(rows) <= STACKED
-
-    def cell(tag: str, column: int, content: object, scope: str = "") -> str:
-        kind = ' class="number"' if column in numeric else ""
-        label = f' data-label="{escape(headers[column])}"' if stack and tag == "td" else ""
-        return f"<{tag}{kind}{scope}{label}>{escape(content)}</{tag}>"
-
-    head = "".join(cell("th", i, name, ' scope="col"') for i, name in enumerate(headers))
-    lines = []
-    for first, *others in rows:
-        cells = [cell("th", 0, first, ' scope="row"'), *(cell("td", i, each) for i, each in enumerate(others, 1))]
-        lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    return f"""<div class="scroll">
-<table{' class="stack"' if stack else ""}><caption><span>{escape(caption)}</span></caption>
-<thead><tr>{head}</tr></thead>
-<tbody>
-{"".join(lines)}</tbody></table></div>"""
+    return fill("table.html", headers=headers, rows=rows, caption=caption, numeric=numeric, stack=stack)
 
 
 def check_page_path(path: Path) -> None:
@@ -128,7 +91,7 @@ def write_page(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def script_json(value: object) -> str:
+def script_json(value: object) -> Markup:
     """JSON inside a script: no text can end the script ("<" is escaped), and null stands for NaN, which JSON lacks."""
     finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-    return json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return Markup(json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c"))

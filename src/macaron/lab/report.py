@@ -5,10 +5,12 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
+from markupsafe import Markup
+
 from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import asset, check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.page import asset, check_page_path, fill, html_table, write_page
 from macaron.lab.run_folder import RunFolder, is_number
 
 #: The first of these losses that a run has is shown at the top.
@@ -27,46 +29,16 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     path = run / "report.html" if out is None else out
     check_page_path(path)
     found = RunFolder(run)
-    parts = [_cards(found), *_curves(found), section("Scores", *_scores(found))]
-    if samples and found.kind == "translation":
-        parts.append(section("Samples", *_samples(found, data)))
-    recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
-    recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
-    parts += [section("Recipe", recipe), section("Environment", _environment(found))]
-    # At the top, but made last: it says what could not be read.
-    body = "\n".join([_status(found), *parts])
-    write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
+    values = {"run": found, "cards": _cards(found), "curves": _curves(found), "shortened": _shortened}
+    values |= {"environment": _environment(found), "number": number, "quote": quote}
+    values["samples"] = _samples(found, data) if samples and found.kind == "translation" else None
+    evaluated = found.evaluations or found.kind != "translation" or not found.model_folder
+    values["hint"] = "" if evaluated else f"macaron evaluate {quote(str(run))} --data DIR"
+    write_page(path, fill("report.html", **values))
     return path
 
 
-def _lead(run: RunFolder) -> str:
-    what = f"A translation model, {' to '.join(run.languages)}" if run.languages else "A translation model"
-    what = {"pre-training": "An encoder in pre-training", "language-model": "A language model"}.get(run.kind, what)
-    preset, scheme = run.settings.get("model", {}).get("preset"), run.config.get("scheme")
-    scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
-    return what + (f": {preset}" if preset else "") + (f", scheme {scheme}" if scheme else "") + "."
-
-
-def _status(run: RunFolder) -> str:
-    notes = []
-    if not run.update and not run.finished:
-        notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
-    elif not run.finished:
-        limit = run.settings.get("train", {}).get("max_updates")
-        of = f" of {limit:,}" if isinstance(limit, int) else ""
-        left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
-        ahead = f", with about {left} left" if left else ""
-        again = " It had finished before and was resumed." if run.summary else ""
-        notes.append(
-            f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
-            f"--resume --out {quote(str(run.path))} continues it.{again}"
-        )
-    if run.finished and not run.has_model:
-        notes.append("There is no model in this folder.")
-    return "".join(f'<p class="status">{escape(note)}</p>' for note in (*notes, *run.remarks))
-
-
-def _cards(run: RunFolder) -> str:
+def _cards(run: RunFolder) -> list[tuple[str, str, str]]:
     entries = []
     if run.evaluations:
         first = run.evaluations[0]["scores"][0]
@@ -84,16 +56,11 @@ def _cards(run: RunFolder) -> str:
         gpus = [start.get("gpu") for start in run.starts]
         device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
         entries.append(("time", duration(seconds), device))
-    cards = []
-    for entry in entries:
-        shown = zip(("label", "value", "hint"), entry, strict=True)
-        spans = (f'<span class="{kind}">{escape(text)}</span>' for kind, text in shown if text)
-        cards.append(f'<li class="card">{"".join(spans)}</li>')
-    return f'<ul class="cards">{"".join(cards)}</ul>'
+    return entries
 
 
-def _curves(run: RunFolder) -> list[str]:
-    """The sections with charts, see report-charts.json; numbers that nobody foresaw get charts, too."""
+def _curves(run: RunFolder) -> list[tuple[str, str, list[Markup]]]:
+    """Headings, notes and charts of sections, see report-charts.json; numbers that nobody foresaw get charts, too."""
     known = json.loads(asset("report-charts.json"))
     named = {name for charts in known.values() for chart in charts for name in chart["lines"]}
     measured = (name for record in run.metrics for name in record if is_number(record[name]))
@@ -108,73 +75,41 @@ def _curves(run: RunFolder) -> list[str]:
         if heading == "Throughput" and (paces := run.values("tokens_per_second")):
             pace = number(median(pace for _, pace in paces))
             tokens = number(sum(targets for _, targets in run.values("targets")))
-            about = f'<p class="note">Median {pace} tokens per second; {tokens} tokens in total, excluding padding.</p>'
+            about = f"Median {pace} tokens per second; {tokens} tokens in total, excluding padding."
         if drawn or heading == "Curves":
-            shown = "".join(drawn) or '<p class="empty">No values yet.</p>'
-            parts.append(section(heading, about, f'<div class="charts">{shown}</div>'))
+            parts.append((heading, about, drawn))
     return parts
 
 
 def _chart(
     run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: str = "logarithmic", x: str = "update"
-) -> str:
+) -> Markup | None:
     """A chart of metrics, or nothing without values; ``scale`` is linear, from zero, or logarithmic where it helps."""
     found = [(text, run.values(name, x)) for name, text in lines.items()]
     series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
     # With no label smoothing the objective is the likelihood: one chart is enough.
     if not series or (title == "Loss" and found[0][1] == run.values("nll")):
-        return ""
+        return None
     values = [y for each in series for _, y in each.points]
     log_y, zero = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8, scale == "from zero"
     x_label = x.removesuffix("s")
     return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
-def _scores(run: RunFolder) -> list[str]:
-    """The scores; a translation model that was not evaluated gets a hint, since a loss is no score."""
-    parts = []
-    for found in run.evaluations:
-        table = [
-            (each["metric"], f"{each['score']:.2f}", f"{each['interval']['low']:.2f} to {each['interval']['high']:.2f}")
-            for each in found["scores"]
-        ]
-        headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
-        # Below the table: a definition is too long for a column on a phone.
-        definitions = escape("; ".join(each["definition"] for each in found["scores"]))
-        parts += [html_table(headers, table, caption=caption, numeric=[1, 2]), f'<p class="note">{definitions}.</p>']
-    if candidates := run.summary.get("candidates"):
-        chosen, scores = run.summary.get("final_model"), run.summary.get("candidate_scores", {})
-        values = {name: (loss, scores.get(name)) for name, loss in candidates.items()}
-        rows = [(name, *("–" if each is None else number(each) for each in both)) for name, both in values.items()]
-        metric = run.settings.get("train", {}).get("best_metric", "loss")
-        caption = f"Candidates for the final model: {chosen}, with the best {metric} in validation"
-        parts.append(html_table(["weights", "loss", "score"], rows, caption=caption, numeric=[1, 2]))
-    if parts and (run.evaluations or run.kind != "translation" or not run.model_folder):
-        return parts
-    hint = f"macaron evaluate {quote(str(run.path))} --data DIR"
-    more = f" <code>{escape(hint)}</code> adds them." if run.kind == "translation" and run.model_folder else ""
-    said = "No scores of translations yet." if parts else "No scores yet."
-    return [f'<p class="empty">{said}{more}</p>', *parts]
-
-
-def _samples(run: RunFolder, data: Path | None) -> list[str]:
+def _samples(run: RunFolder, data: Path | None) -> list[tuple[str, str, str]] | str:
+    """Translations, or why there are none."""
     if run.model_folder is None:
-        why = "No model is in this folder." if run.finished else "No model and no checkpoint yet."
-        return [f'<p class="empty">{why}</p>']
+        return "No model is in this folder." if run.finished else "No model and no checkpoint yet."
     told = run.settings.get("data", {}).get("out")
     folder = data or Path(str(told))
     if not (folder / "prepared.json").is_file():
         if data is not None:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
-        return [f'<p class="empty">The data were not found ({escape(told)}): give their folder with --data DIR.</p>']
+        return f"The data were not found ({told}): give their folder with --data DIR."
     try:
-        shown = [_translated(run, *each) for each in translations(run.path, folder)]
-    except MacaronError as error:
-        # The rest of the page is useful without samples.
-        return [f'<p class="status">No samples: {escape(error)}</p>']
-    note = "Validation sentences, evenly spaced; none was chosen by its result."
-    note += "" if run.has_model else f" There is no final model yet: this is {run.model_folder.name}."
-    return [f'<p class="note">{escape(note)}</p>', f'<ol class="samples">{"".join(shown)}</ol>']
+        return translations(run.path, folder)
+    except MacaronError as error:  # the rest of the page is useful without samples
+        return f"No samples: {error}"
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
@@ -193,21 +128,13 @@ def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str,
     return [(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
 
 
-def _translated(run: RunFolder, source: str, output: str, reference: str) -> str:
-    same = ' <span class="tag">matches the reference</span>' if output == reference else ""
-    texts = (source, output, reference)
-    shown = [escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} …") for text in texts]
-    source_lang, target_lang = map(escape, run.languages)
-    return (
-        f'<li><dl><div><dt>source</dt><dd lang="{source_lang}">{shown[0]}</dd></div>'
-        f'<div class="made"><dt>model</dt><dd lang="{target_lang}">{shown[1]}{same}</dd></div>'
-        f'<div><dt>reference</dt><dd lang="{target_lang}">{shown[2]}</dd></div></dl></li>'
-    )
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} …"
 
 
 def _environment(run: RunFolder) -> str:
     if not run.starts:
-        return '<p class="empty">Not recorded.</p>'
+        return ""
     starts = [{**start, **start.get("packages", {})} for start in run.starts]
     for start in starts:
         start |= {"packages": None, "command": " ".join(map(str, start.get("command") or ()))}

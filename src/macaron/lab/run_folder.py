@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, TypedDict, TypeGuard
 
 from macaron.errors import MacaronError
@@ -25,8 +24,6 @@ _GREATEST = 1e100
 _Number = Annotated[float, Between(-_GREATEST, _GREATEST)]
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
-#: Numbers in a line of the training log that are of its last update; the others are means over its targets.
-_OF_LAST_UPDATE = {*COUNTS, "time", "learning_rate", "gradient_norm", "memory_gib"}
 
 
 class _Start(TypedDict, total=False):  # of the environment at a start, as far as it is used
@@ -114,28 +111,9 @@ class RunFolder:
                 found[same] = {"file": str(file.relative_to(self.path)), "data": data, "scores": content["scores"]}
         return sorted(found.values(), key=lambda each: str(each["file"]))
 
-    @cached_property
-    def curves(self) -> list[Record]:
-        """The metrics for drawing: a line of the training log with few targets is merged with the next one.
-
-        An epoch's last line averages the few batches that are left, and the line after it begins late: drawn as they
-        are, they look like spikes. Half the usual number of targets is enough.
-        """
-        lines = [record for record in self.metrics if is_number(record.get("targets"))]
-        least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
-        whole: list[Record] = []
-        for line in lines:
-            if whole and whole[-1]["targets"] < least:
-                whole[-1] = _merged(whole[-1], line)
-            else:
-                whole.append(line)
-        if len(whole) > 1 and whole[-1]["targets"] < least:
-            whole[-2:] = [_merged(*whole[-2:])]
-        return [*(record for record in self.metrics if not is_number(record.get("targets"))), *whole]
-
     def values(self, name: str, against: str = "update") -> list[tuple[float, float]]:
         """The finite values of a metric by update, or by another number. The later of two at the same x counts."""
-        pairs = ((record.get(against), record.get(name)) for record in self.curves)
+        pairs = ((record.get(against), record.get(name)) for record in self.metrics)
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _json(self, file: Path, kind: Any) -> Any:
@@ -163,19 +141,6 @@ class RunFolder:
         if damaged:
             self.remarks.append(f"{path.name}: {damaged} damaged line(s) are left out.")
         return records
-
-
-def _merged(first: Record, second: Record) -> Record:
-    """Two consecutive lines of a training log as one: means are weighted by targets, a speed by the time it took."""
-    one, other = first["targets"], second["targets"]
-    whole: Record = {**first, **second, "targets": one + other}
-    for name in first.keys() & second.keys() - _OF_LAST_UPDATE - {"targets"}:
-        a, b = first[name], second[name]
-        if one + other > 0 and is_number(a) and is_number(b):
-            whole[name] = (one * a + other * b) / (one + other)
-            if name == "tokens_per_second" and a > 0 < b:
-                whole[name] = (one + other) / (one / a + other / b)
-    return whole
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from starlette.routing import Route
 from macaron.decode.text_pieces import sentence_at
 from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
-from macaron.lab.page import escape, render_page
+from macaron.lab.page import fill
 from macaron.serve.requests import Asked, answered, as_http
 
 #: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of
@@ -47,8 +48,9 @@ async def _inside(request: Request) -> Response:
     except (HTTPException, MacaronError) as error:
         told = as_http(error)
         message = f"{told.detail[:1].upper()}{told.detail[1:]}"
-        body = f"<p>{escape(message)}</p>\n<p>Close this tab to return to the text.</p>"
-        return _response(render_page("Look inside", body), INSIDE_POLICY, told.headers, status_code=told.status_code)
+        body = Markup("<p>{}</p>\n<p>Close this tab to return to the text.</p>").format(message)
+        page = fill("page.html", title="Look inside", body=body)
+        return _response(page, INSIDE_POLICY, told.headers, status_code=told.status_code)
 
 
 async def _particles(ask: Asked) -> Any:

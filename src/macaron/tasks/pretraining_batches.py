@@ -13,17 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from macaron.data import pretraining_texts
 from macaron.data.batching import Indices, Rows, counting, pack_by_length
-from macaron.data.pretraining_texts import (
-    Corpus,
-    Spans,
-    choose,
-    corrupt,
-    masked_counts,
-    sentence_pairs,
-    single_spans,
-    span_pairs,
-)
+from macaron.data.pretraining_texts import Corpus, Spans
 from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
@@ -129,16 +121,18 @@ def plan(
     random = np.random.default_rng(seed)
     longest = settings.longest(train)
     if not settings.nsp:
-        spans = single_spans(corpus, longest, random)
+        spans = pretraining_texts.single_spans(corpus, longest, random)
     elif settings.pairs == "sentences":
-        spans = sentence_pairs(corpus, longest, settings.next_share, random)
+        spans = pretraining_texts.sentence_pairs(corpus, longest, settings.next_share, random)
     else:
-        spans = span_pairs(corpus, longest, settings.short_share, settings.next_share, random)
+        spans = pretraining_texts.span_pairs(corpus, longest, settings.short_share, settings.next_share, random)
     rows = pack_by_length(spans.lengths, shape.width, shape.deep, random)
     of_batch = rows.row // shape.rows
     batches = -(-rows.count // shape.rows)
     extra = int(settings.cls_target)
-    counts = _within(masked_counts(spans.words[rows.pairs], settings.ratio), of_batch, shape.masked, extra)
+    counts = _within(
+        pretraining_texts.masked_counts(spans.words[rows.pairs], settings.ratio), of_batch, shape.masked, extra
+    )
 
     def total(values: Indices) -> Indices:
         return np.bincount(of_batch, weights=values, minlength=batches).astype(np.int64)
@@ -187,8 +181,10 @@ def collate(
     source = np.repeat(np.stack([spans.a_start, spans.b_start], axis=1).reshape(-1), parts) + step
     position = np.repeat(np.stack([start + 1, second], axis=1).reshape(-1), parts) + step
     real = ids[source].astype(np.int64)
-    picked = choose(a + b, made.counts[begin:end], real >= FIRST_WORD, random)
-    grid[0, position] = corrupt(real, picked, MASK, words, settings.mask_share, settings.random_share, random)
+    picked = pretraining_texts.choose(a + b, made.counts[begin:end], real >= FIRST_WORD, random)
+    grid[0, position] = pretraining_texts.corrupt(
+        real, picked, MASK, words, settings.mask_share, settings.random_share, random
+    )
     masked, targets = position[picked], real[picked]
     if settings.cls_target:
         masked = np.concatenate([masked, start])

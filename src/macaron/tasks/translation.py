@@ -12,19 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from macaron.data.batching import (
-    Indices,
-    Mixture,
-    Rows,
-    bucket,
-    epoch_order,
-    pack,
-    packed,
-    padded,
-    reweighted,
-    section_blocks,
-    section_count,
-)
+from macaron.data import batching
+from macaron.data.batching import Indices, Mixture, Rows
 from macaron.data.bpe_dropout import Merges, SplitWords
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.data.store import TokenList
@@ -77,14 +66,14 @@ def short_pairs(pairs: PairStore, limit: int, start: int = 0, stop: int | None =
 def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
     """Padded micro-batches of pairs of similar length."""
     source, target = pairs.source.lengths_of(kept), pairs.target.lengths_of(kept)
-    found = bucket(source, target, max_tokens, seed)
+    found = batching.bucket(source, target, max_tokens, seed)
     return [MicroBatch(int(target[each].sum()), partial(padded_batch, pairs, kept[each])) for each in found]
 
 
 def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
     """Micro-batches of ``per_batch`` packed rows each."""
     source, target = pairs.source.lengths_of(kept), pairs.target.lengths_of(kept)
-    rows = pack(source, target, width, seed, epoch)
+    rows = batching.pack(source, target, width, seed, epoch)
     cuts = np.searchsorted(rows.row, np.arange(0, rows.count + per_batch, per_batch)).tolist()
     indices, row, targets = kept[rows.pairs], rows.row % per_batch, target[rows.pairs]
     planned = []
@@ -96,7 +85,7 @@ def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, see
 
 def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
     """A batch of these pairs, padded."""
-    sides = (padded(side, indices, PAD) for side in (pairs.source, pairs.target))
+    sides = (batching.padded(side, indices, PAD) for side in (pairs.source, pairs.target))
     source, target = (to_device(torch.from_numpy(side), device) for side in sides)
     return TranslationBatch(source, target, _previous(target))
 
@@ -113,7 +102,7 @@ def _previous(target: Tensor) -> Tensor:
 
 def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device) -> TranslationBatch:
     """A batch of these rows; those beyond the last pair are empty."""
-    numbers = np.stack([packed(side, rows, width, PAD) for side in (pairs.source, pairs.target)], axis=1)
+    numbers = np.stack([batching.packed(side, rows, width, PAD) for side in (pairs.source, pairs.target)], axis=1)
     numbers[1] += FIRST_POSITION
     given, wanted, *others = to_device(torch.from_numpy(numbers.astype(np.int32)), device).flatten(0, 1).unbind(0)
     wanted = wanted.long()
@@ -257,12 +246,12 @@ class TranslationTask(Task):
         size = len(self.train_pairs)
         if not size:
             raise MacaronError(f"{data.folder}: the training data is empty")
-        self.sections = section_count(size * (4 if train.bpe_dropout else 1))  # splitting words takes memory
+        self.sections = batching.section_count(size * (4 if train.bpe_dropout else 1))  # splitting words takes memory
         #: Pairs that are short enough.
         self.kept = sum(len(self._section(section)) for section in range(self.sections))
         problem = f"all {size:,} training pairs are longer than train.{self.limit_name} = {self.limit} tokens"
         require(self.kept > 0, f"{data.folder}: {problem}, and such pairs are left out: raise it")
-        self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
+        self.corpora = batching.reweighted(data.corpora("train"), recipe.weights, data.folder)
         self.mixture = Mixture(self._section(0), self.corpora, train.seed)
         if train.directions == "both" and any(corpus.tag for corpus in self.corpora):
             raise MacaronError("train.directions = 'both' does not fit tags, which stand before sources: leave it out")
@@ -272,7 +261,7 @@ class TranslationTask(Task):
         self._words: SplitWords | None = None
 
     def _section(self, section: int) -> Indices:
-        blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
+        blocks = batching.section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
         return np.concatenate([short_pairs(self.train_pairs, self.limit, *block) for block in blocks])
 
     def identity(self) -> dict[str, Any]:
@@ -312,7 +301,7 @@ class TranslationTask(Task):
             if self.packing:
                 return plan_packed(*shown, self.train.row_tokens, self.rows_per_batch, seed, number)
             buckets = plan_padded(*shown, self.train.batch_tokens, seed)
-        return [buckets[i] for i in epoch_order(len(buckets), seed, number)]
+        return [buckets[i] for i in batching.epoch_order(len(buckets), seed, number)]
 
     def at(self, batch: TranslationBatch, share: float) -> TranslationBatch:
         """With a consistency loss if it has begun."""

@@ -147,7 +147,8 @@ class Trainer:
     def _after_update(self, epoch: int, end_of_epoch: bool) -> None:
         """Log, validate, save, stop: whatever is due after an update of an epoch."""
         settings, state = self.settings, self.state
-        log = state.update % settings.log_every == 0 or end_of_epoch
+        # Whatever the epochs: means over the few updates that an epoch leaves would be spikes in a curve.
+        log = state.update % settings.log_every == 0
         validate, save = (
             state.update % every == 0 if every else end_of_epoch
             for every in (settings.validate_every, settings.checkpoint_every)

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from datetime import timedelta
 from types import FrameType
 from typing import Any, Self
 
@@ -45,7 +46,7 @@ def early_end(settings: TrainSettings, state: RunState, seconds: float, resume: 
 
 
 def time_left(done: float, seconds: float, begun: float = 0.0, share: float = 0.0) -> str | None:
-    """The time until the end, such as 4 days 3:02:01, at the pace so far; None before the first update.
+    """The time until the end, such as 4 days, 3:02:01, at the pace so far; None before the first update.
 
     :param done: the share of the run that is done after ``seconds``
     :param begun: when the first update began: starting and compiling are no part of the pace
@@ -53,11 +54,7 @@ def time_left(done: float, seconds: float, begun: float = 0.0, share: float = 0.
     """
     if done <= share:
         return None
-    minutes, rest = divmod(int((seconds - begun) * (1 - done) / (done - share)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    clock = f"{hours}:{minutes:02d}:{rest:02d}" if hours or days else f"{minutes}:{rest:02d}"
-    return f"{days} days {clock}" if days else clock
+    return str(timedelta(seconds=int((seconds - begun) * (1 - done) / (done - share))))
 
 
 class StopSignals:

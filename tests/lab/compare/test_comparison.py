@@ -19,7 +19,6 @@ from macaron.evaluate import stored
 from macaron.evaluate.evaluation import evaluate_split
 from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison_page as module
-from macaron.lab.compare.kind_statistics import Words
 from macaron.recipe import data_recipe, load_recipe
 from macaron.seal import seal
 from macaron.tasks.run import run
@@ -59,7 +58,7 @@ def test_two_runs_on_the_test_sentences(twins: tuple[Path, Path], data: Path, tm
             assert ours["interval_over_sentences"] == asdict(interval)
     assert sum(part["size"] for part in found["by_length"]) == 60
     text = out.read_text()
-    for words in ("Verdict", "Is it fair?", "Scores", "Curves", "By length", "By frequency", "Sentences"):
+    for words in ("Verdict", "Is it fair?", "Scores", "Curves", "By length", "Sentences"):
         assert words in text
     assert found["verdict"].split(":")[0] in text
     assert not list(tmp_path.rglob(".*"))
@@ -139,14 +138,15 @@ def test_seeds_make_a_kind(train: Train, data: Path):
     assert not pair.fairness.unfair
     assert "train.seed" not in [each.key for each in pair.fairness.differences]
     assert pair.verdict.reach == "seeds"
-    test = pair.seeds["chrF2"]
+    test = pair.tests("seeds")["chrF2"]
     first, second = result.scores["chrF2"]
     assert test.low + test.high == pytest.approx(2 * (second.mean - first.mean))
     assert 2 <= test.numbers["degrees of freedom"] <= 4
-    assert pair.sentences["chrF2"].low <= second.mean - first.mean <= pair.sentences["chrF2"].high
+    sentences = pair.tests("sentences")
+    assert sentences["chrF2"].low <= second.mean - first.mean <= sentences["chrF2"].high
     # The validation loss has a test over seeds alone; both metrics are tested, so both are corrected for.
     assert [each.metric for each in pair.decide] == ["sacreBLEU", "validation nll"]
-    assert "validation nll" not in pair.sentences
+    assert "validation nll" not in sentences
     raw = [max(p for test in each.tests.values() for p in test.p_values.values()) for each in pair.decide]
     expected = [min(1, 2 * p) if p == min(raw) else max(p, min(1, 2 * min(raw))) for p in raw]
     assert [each.p_value for each in pair.decide] == pytest.approx(expected)
@@ -178,8 +178,8 @@ def test_three_kinds_are_corrected_for(train: Train, data: Path):
     ]
     result = compare(runs, data)
     assert [pair.second.label for pair in result.pairs] == ["strang-gfg", "sws"]
-    raw = [max(pair.sentences["sacreBLEU"].p_values.values()) for pair in result.pairs]
-    deciding = [pair.evidence.p_value for pair in result.pairs]
+    raw = [max(pair.tests("sentences")["sacreBLEU"].p_values.values()) for pair in result.pairs]
+    deciding = [pair.decide[0].p_value for pair in result.pairs]
     assert min(deciding) == pytest.approx(min(1, 2 * min(raw)))
     assert all(q >= p for p, q in zip(raw, deciding, strict=True))
     assert "Holm's correction for 2 comparisons" in result.sentence
@@ -189,20 +189,6 @@ def test_validation_sentences_have_chosen_the_models(twins: tuple[Path, Path], d
     result = compare(list(twins), data, "valid")
     assert result.count == 20
     assert any("selected by their loss on these sentences" in each for each in result.cautions)
-
-
-def test_words_are_counted_as_the_text_has_them(data: Path):
-    prepared_ = PreparedData.open(data)
-    words = Words(prepared_, "test")
-    lines = (data.parent / "train.tgt").read_text().splitlines()
-    expected: dict[str, int] = {}
-    for line in lines:
-        for word in line.split():
-            expected[word] = expected.get(word, 0) + 1
-    assert dict(words.counts(prepared_.pairs("train").target)) == expected
-    assert words.of(["It's a well-known dog, isn't it?"]) == [
-        ["It's", "a", "well-known", "dog", ",", "isn't", "it", "?"]
-    ]
 
 
 @pytest.mark.parametrize("state", ["moses", "raw"])
@@ -245,12 +231,6 @@ def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[...,
     for path, kind in zip(runs, result.kinds, strict=True):
         expected = evaluate_split(Translator(path), PreparedData.open(data), "test").scores[-1]
         assert result.scores["tokenised BLEU"][result.kinds.index(kind)].scores == (expected.score,)
-    # Words are the tokens that the training data has.
-    words = Words(PreparedData.open(data), "test")
-    counts = words.counts(PreparedData.open(data).pairs("train").target)
-    assert set(counts) == {"haus", "und", "rot", "&apos;s" if state == "moses" else "hund", "."}
-    assert sum(counts.values()) == sum(len(line.split()) for line in (tmp_path / "train.en").read_text().splitlines())
-    assert {part.name for part in result.frequencies} <= {"100 to 999", "25 to 99"}
     assert result.pairs[0].reading is not None
     assert result.pairs[0].reading.caseless
 
@@ -337,8 +317,8 @@ def test_pretraining_runs_have_losses_alone(twins: tuple[Path, Path], data: Path
     several = compare(runs, folder)
     (pair,) = several.pairs
     assert pair.verdict.reach == "seeds"
-    assert pair.sentences == {}
-    assert set(pair.seeds) == {"validation loss"}
+    assert pair.tests("sentences") == {}
+    assert set(pair.tests("seeds")) == {"validation loss"}
     # With another objective the loss is another quantity: nothing is concluded from it.
     other = tmp_path / "masked"
     run(load_recipe(recipe, ["model.scheme=lie-fg", "pretrain.mask_ratio=0.5"]), other, False)

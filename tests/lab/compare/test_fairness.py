@@ -40,19 +40,6 @@ def changed(run_: FinishedRun, **values: Any) -> FinishedRun:
     return other
 
 
-def recorded_as_before(source: Path, place: Path) -> Path:
-    """A copy of a run whose checkpoints record the lengths of its training data alone, as those of format 1."""
-    run_ = copy(source, place)
-    (folder,) = {each.recipe.data for each in open_runs([source, run_])}
-    for path in run_.glob("checkpoints/*/state.json"):
-        state = json.loads(path.read_text())
-        assert state["identity"]["training data"] == PreparedData.open(folder).digest
-        state["identity"]["training data"] = 16 * "0"
-        path.write_text(json.dumps(state))
-        seal(path.parent)
-    return run_
-
-
 def test_an_unfair_comparison_is_found_and_ranks_nothing(
     twins: tuple[Path, Path], train: Train, data: Path, tmp_path: Path
 ):
@@ -147,11 +134,7 @@ def test_the_same_lengths_are_not_the_same_data(train: Train, data: Path, tmp_pa
         found = compare([base, second], data).pairs[0].fairness
         assert [reason.split(" is ")[0] for reason in found.unfair] == unfair
         assert found.cautions == ()
-    # Old checkpoints know lengths alone: nothing is verified.
-    found = compare([base, recorded_as_before(other, tmp_path / "old")], data).pairs[0].fairness
-    assert found.unfair == ()
-    assert "cannot verify that the training data are the same for old" in found.cautions[0]
-    # New ones know the tokens, also where a folder is gone.
+    # Also where a folder is gone.
     shutil.rmtree(mixed)
     assert compare([base, other], data).pairs[0].verdict.outcome == "unfair"
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from macaron.data.manifest import DataKind
 from macaron.data.prepared import PreparedData, PreparedText, Split
@@ -18,17 +17,7 @@ from macaron.evaluate.stored import Evaluation, Measurement, Search
 from macaron.lab.compare.examples import Reading, choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
-from macaron.lab.compare.kind_statistics import (
-    TRIALS,
-    Part,
-    Words,
-    by_frequency,
-    by_length,
-    parts_of,
-    pooled,
-    seed_test,
-    sentence_test,
-)
+from macaron.lab.compare.kind_statistics import TRIALS, Part, by_length, pooled, seed_test, sentence_test
 from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, either, overall, verdict
 from macaron.lab.page import note
 from macaron.lab.run_folder import is_number
@@ -75,27 +64,31 @@ class KindScore:
 class Pair:
     """A kind compared with the first one. An unfair pair is not tested.
 
-    :param decide: the evidence of each metric that decides: the score, and beside it the validation loss
+    :param evidence: by metric
+    :param deciding: the metrics that decide: the score, and beside it the validation loss
     :param reading: sentences, translated by the first run of either kind
     """
 
     first: Kind
     second: Kind
     fairness: Fairness
-    sentences: dict[str, DifferenceTest]
-    seeds: dict[str, DifferenceTest]
-    decide: tuple[Evidence, ...]
+    evidence: dict[str, Evidence]
+    deciding: tuple[str, ...]
     reading: Reading | None = None
+
+    @property
+    def decide(self) -> list[Evidence]:
+        """The evidence that decides."""
+        return [self.evidence[metric] for metric in self.deciding]
 
     @property
     def verdict(self) -> Verdict:
         """What may be said of the two kinds."""
         return either(*map(verdict, self.decide))
 
-    @property
-    def evidence(self) -> Evidence:
-        """That of the metric that was chosen."""
-        return self.decide[0]
+    def tests(self, over: Literal["sentences", "seeds"]) -> dict[str, DifferenceTest]:
+        """The tests over sentences or seeds, by metric."""
+        return {metric: test for metric, each in self.evidence.items() if (test := getattr(each, over)) is not None}
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,6 @@ class Result:
     cautions: Sequence[str] = ()
     translated: dict[str, Evaluation] = field(default_factory=dict)
     lengths: Sequence[Part] = ()
-    frequencies: Sequence[Part] = ()
 
     @property
     def sentence(self) -> str:
@@ -162,8 +154,8 @@ class Result:
                 "verdict": asdict(pair.verdict),
                 "deciding_p_value": pair.verdict.p_value,
                 "fairness": {"fair": not pair.fairness.unfair, **asdict(pair.fairness)},
-                "tests_over_sentences": {metric: asdict(test) for metric, test in pair.sentences.items()},
-                "tests_over_seeds": {metric: asdict(test) for metric, test in pair.seeds.items()},
+                "tests_over_sentences": {metric: asdict(test) for metric, test in pair.tests("sentences").items()},
+                "tests_over_seeds": {metric: asdict(test) for metric, test in pair.tests("seeds").items()},
                 "sentences": pair.reading and asdict(pair.reading),
             }
             for pair in self.pairs
@@ -177,7 +169,6 @@ class Result:
             "kinds": kinds,
             "comparisons": comparisons,
             "by_length": [asdict(part) for part in self.lengths],
-            "by_frequency": [asdict(part) for part in self.frequencies],
         }
 
     def _run(self, run: FinishedRun) -> dict[str, Any]:
@@ -259,11 +250,7 @@ def _compare_translations(
         first, second = (made[kind.runs[0].name].translations for kind in (pair.first, pair.second))
         reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
         pairs.append(replace(pair, reading=reading))
-    lengths = by_length([len(line.split()) for line in sources], [each.statistics for each in scores[primary]])
-    words = Words(data, split)
-    say("counting the words of the training data")
-    counts, wanted = words.counts(data.pairs("train").target), words.of(references)
-    translated = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
+    statistics, words = [each.statistics for each in scores[primary]], [len(line.split()) for line in sources]
     cautions = []
     if any(run.data_digest not in (None, data.digest) for run in runs):
         cautions.append(note("compare", "other-data", folder=data.folder, split=split))
@@ -277,8 +264,7 @@ def _compare_translations(
         trials=trials,
         cautions=cautions,
         translated=made,
-        lengths=parts_of(lengths, allowed, trials),
-        frequencies=parts_of(by_frequency(counts, wanted, translated), allowed, trials),
+        lengths=by_length(words, statistics, allowed, trials),
     )
 
 
@@ -327,35 +313,29 @@ def _pairs(
 ) -> list[Pair]:
     """Each kind against the first; p-values are corrected for all comparisons, in both metrics that decide."""
     first, pairs = kinds[0], []
-    decide = [primary, *(name for name in scores if name == NLL)]  # other losses may be of different objectives
+    deciding = (primary, *(name for name in scores if name == NLL))  # other losses may be of different objectives
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
-        sentences, seeds = {}, {}
-        for metric, of in scores.items() if not each.unfair else ():
-            if of[0].statistics:
-                sentences[metric] = sentence_test(of[0].statistics, of[i].statistics, trials)
-            if (test := seed_test(of[0].scores, of[i].scores)) is not None:
-                seeds[metric] = test
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
-        evidence = [
-            Evidence(
+        evidence = {}
+        for metric, of in scores.items():
+            counted = of[0].statistics and not each.unfair
+            evidence[metric] = Evidence(
                 first=first.label,
                 second=kind.label,
                 metric=metric,
-                difference=scores[metric][i].mean - scores[metric][0].mean,
+                difference=of[i].mean - of[0].mean,
                 runs=(len(first.runs), len(kind.runs)),
-                sentences=sentences.get(metric),
-                seeds=seeds.get(metric),
+                sentences=sentence_test(of[0].statistics, of[i].statistics, trials) if counted else None,
+                seeds=None if each.unfair else seed_test(of[0].scores, of[i].scores),
                 unfair=each.unfair,
                 remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
                 lower_is_better=metric in (LOSS, NLL),
                 digits=digits(metric),
             )
-            for metric in decide
-        ]
-        pairs.append(Pair(first, kind, each, sentences, seeds, tuple(evidence)))
+        pairs.append(Pair(first, kind, each, evidence, deciding))
     shown = iter(corrected([each for pair in pairs for each in pair.decide]))
-    return [replace(pair, decide=tuple(islice(shown, len(decide)))) for pair in pairs]
+    return [replace(pair, evidence=pair.evidence | dict(zip(deciding, shown, strict=False))) for pair in pairs]
 
 
 def digits(metric: str) -> int:

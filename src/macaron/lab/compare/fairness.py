@@ -144,8 +144,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         (unfair if len(machines) > 1 else cautions).append(f"{said} (updates: {made})")
     if unverified := [run.name for run in runs if run.data_digest is None]:
         cautions.append(
-            f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone, "
-            "or are of an old version)"
+            f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone)"
         )
     cautions += [f"{run.name}: {remark}" for run in runs for remark in run.remarks]
     packages = [item for start in starts for item in start.get("packages", {}).items()]

@@ -20,8 +20,6 @@ from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
-#: Hexadecimal digits of a digest of tokens.
-TOKEN_DIGITS = 32
 #: What `macaron twins --vary` leaves in the folder of a run: the settings that differ on purpose, with its values.
 TWIN = "twin.json"
 #: The control that the theory requires: half a G at both ends, whole steps between (see `macaron.lab.twins`).
@@ -72,12 +70,8 @@ class FinishedRun(RunFolder):
 
     @property
     def data_digest(self) -> str | None:
-        """The digest of the tokens it was trained on; None if it is not known.
-
-        Checkpoints of format 1 have one of the lengths of sentences alone, which is shorter.
-        """
-        recorded = self.identity.get("training data", "")
-        return recorded if len(recorded) == TOKEN_DIGITS else None
+        """The digest of the tokens it was trained on; None if it is not known."""
+        return self.identity.get("training data")
 
     @property
     def governing(self) -> str:

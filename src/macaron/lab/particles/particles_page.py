@@ -4,17 +4,17 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section
+from macaron.lab.page import asset, fill
 from macaron.lab.particles.projection import VIEWS, View
-
-STYLES = ("particles.css",)
-SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
 
 #: An operator's name, its effect on particles, its name in networks if different, the colour of its curves.
 OPERATORS = {
@@ -32,26 +32,26 @@ Data = Mapping[str, Any]
 def particles_page(data: Data) -> str:
     """The page of `macaron.lab.particles.build_data.build_data`: self-contained, with the data compressed in it."""
     models: list[Data] = data["models"]
-    parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
-    names = [escape(model["name"]) for model in models]
-    panel = asset("particles-panel.html")
-    body = asset("particles.html").format(
-        legend=_legend(models),
-        parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
-        # The raw states of a trained model are often one cluster and a single distant word: they come second.
-        views=_switch("view", "View of the states", VIEWS[::-1]),
-        count=len(models),
-        panels="".join(panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models),
-        readouts="".join(f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names),
-        limits=section("What this picture does not show", _limits(data), id="limits"),
-        depth=section("Over depth", *(_depth_charts(models, part, len(parts) > 1) for part in parts), id="depth"),
-        models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
-    )
-    shown = {"sentence": escape(data["sentence"]), "models": " and ".join(f"<b>{name}</b>" for name in names)}
-    lead = Raw(note("particles", "lead", **shown))
+    parts = [part for model in models for part in model["parts"]]
+    names, shown = list(dict.fromkeys(part["name"] for part in parts)), []
+    for model in models:
+        for part in model["parts"]:
+            raw, normalised = (100 * sum(part["variance"][view]) for view in VIEWS)
+            where = f"{model['name']}, {part['name']}" if len(models) > 1 else part["name"]
+            shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
-    return render_page(
-        "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": packed}
+    return fill(
+        "particles.html",
+        sentence=data["sentence"],
+        models=models,
+        aligned=data["aligned"],
+        operators=OPERATORS,
+        used={frame["operator"] for part in parts for frame in part["frames"]},
+        parts=names,
+        shown=shown,
+        lens_notes=[part["lens_note"] for part in parts if part.get("lens_note")],
+        charts=partial(_depth_charts, models),
+        data={"particles": packed},
     )
 
 
@@ -86,56 +86,8 @@ def write(path: Path, data: Data, view: View | None = None) -> None:
         file.write(content)
 
 
-def _legend(models: Sequence[Data]) -> str:
-    used = {frame["operator"] for model in models for part in model["parts"] for frame in part["frames"]}
-    items = []
-    for operator, (name, what, also, _) in OPERATORS.items():
-        if operator in used:
-            note = f' <span class="also">({also})</span>' if also else ""  # hidden on narrow screens
-            items.append(
-                f'<li class="op-{operator}" data-operator="{operator}"><svg aria-hidden="true">'
-                '<line x1="0" x2="100%" y1="6" y2="6"/><circle cx="100%" cy="6" r="4.5"/></svg>'
-                f"<span><b>{name}</b> <i>{operator}</i> {what}{note}</span></li>"
-            )
-    return f'<ul class="operators" aria-label="Operators">{"".join(items)}</ul>'
-
-
-def _switch(group: str, label: str, choices: Sequence[str]) -> str:
-    buttons = "".join(
-        f'<button type="button" data-{group}-choice="{choice}" aria-pressed="{str(not i).lower()}">'
-        f"{choice.capitalize()}</button>"
-        for i, choice in enumerate(choices)
-    )
-    return f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>'
-
-
-def _limits(data: Data) -> str:
-    models: Sequence[Data] = data["models"]
-    several = len(models) > 1
-    shown, notes = [], dict[str, None]()
-    for model in models:
-        for part in model["parts"]:
-            raw, normalised = (100 * sum(part["variance"][view]) for view in VIEWS)
-            where = f"{escape(model['name'])}, {part['name']}" if several else part["name"]
-            shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
-            if part.get("lens_note"):
-                notes[escape(part["lens_note"])] = None
-    spaces = note("particles", "aligned" if data["aligned"] else "unaligned") if several else ""
-    return asset("particles-limits.html").format(shown="; ".join(shown), notes=" ".join(notes), several=spaces)
-
-
-def _table(models: Sequence[Data]) -> str:
-    rows = []
-    for model in models:
-        equation = Raw(f'<pre class="equation">{escape(model["equation"])}</pre>')
-        rows.append([model["name"], model["scheme"], equation, f"{model['parameters']:,}", model["output"] or "–"])
-    headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
-    return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)
-
-
-def _depth_charts(models: Sequence[Data], name: str, heading: bool) -> str:
+def _depth_charts(models: Sequence[Data], name: str) -> Iterator[tuple[float, Markup, str]]:
     """The charts of a part, each with all models; the second model's lines are dashed."""
-    charts = []
     for about in json.loads(asset("particles-depth.json")):  # the text of the page: titles and explanations
         series, per_layer = [], about["measure"] in PER_LAYER
         for m, model in enumerate(models):
@@ -147,10 +99,7 @@ def _depth_charts(models: Sequence[Data], name: str, heading: bool) -> str:
         axes = {"x_label": "layer" if per_layer else "layers passed", "y_label": about["label"]}
         chart = line_chart(series, title=about["title"], **axes, height=190, from_zero=True)
         # The value of layer 3 is drawn at 3, but layer 3 lasts from 2 to 3: the time line is shifted by its middle.
-        shift = 0.5 if per_layer else 0
-        charts.append(f'<div data-shift="{shift}">{chart}<p class="note">{about["meaning"]}</p></div>')
-    title = f"<h3>{escape(name.capitalize())}</h3>" if heading else ""
-    return f'<div data-part="{escape(name)}">{title}<div class="charts">{"".join(charts)}</div></div>'
+        yield 0.5 if per_layer else 0, chart, about["meaning"]
 
 
 def _lines(part: Data, measure: str) -> Iterator[tuple[str, int | None, list[tuple[float, float]]]]:

@@ -9,15 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import torch
 
-from macaron.data.glue import (
-    TASKS,
-    as_predictions,
-    check_submission,
-    expected_files,
-    prediction_file,
-    read_test,
-    write_submission,
-)
+from macaron.data import glue
 from macaron.device import choose_device
 from macaron.errors import Interrupted, require, same_command
 from macaron.files import remove, write_json, write_text
@@ -51,7 +43,7 @@ def run_glue(
     progress = Progress()
     folder = find_folder(model, "encoder", "language")
     tasks = list(dict.fromkeys(job.task for job in plan))
-    facts = {name: inspect(data, TASKS[name]) for name in tasks}
+    facts = {name: inspect(data, glue.TASKS[name]) for name in tasks}
     results = GlueResults(out)
     clip_norm = plan[0].settings.clip_norm
     identity = {"model": weights_fingerprint(folder), **tuner, "clip_norm": clip_norm}
@@ -62,7 +54,7 @@ def run_glue(
     progress.say(f"{len(plan)} runs: {', '.join(tasks)}; {len(plan) - len(left)} finished, {len(left)} to do")
     for name, fact in facts.items():
         for note in fact.notes:
-            progress.say(f"{TASKS[name].title}: {note}")
+            progress.say(f"{glue.TASKS[name].title}: {note}")
     if left:
         started, signals, done = time.monotonic(), StopSignals(), 0
         updates = {job.name: job.settings.updates(facts[job.task].examples) for job in left}
@@ -90,7 +82,7 @@ def run_glue(
 
 def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
     planned = {job.name for job in plan}
-    best = {name: record for name in TASKS if (record := results.best(name)) is not None}
+    best = {name: record for name in glue.TASKS if (record := results.best(name)) is not None}
     for name, record in best.items():
         model = worker.run / "models" / name
         remedy = f"Remove the lines of {name} from {results.path} and continue with --resume."
@@ -124,12 +116,12 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     known: dict[str, Any] = read_json(stamps, dict[str, _Stamp], "Remove it.") if stamps.is_file() else {}
     found: dict[str, str] = {}
     for name, record in best.items():
-        task, model, predictor = TASKS[name], worker.run / "models" / name, None
+        task, model, predictor = glue.TASKS[name], worker.run / "models" / name, None
         maker = {"run": record["run"], "weights": weights_fingerprint(model)}
         for wanted in task.submission:
             path = folder / wanted.name
             before = known.get(wanted.name, {}) if path.is_file() else {}
-            examples = read_test(worker.data, task, wanted)
+            examples = glue.read_test(worker.data, task, wanted)
             # The test files of a resumed run may have been elsewhere.
             stamp = {**maker, **({} if examples is None else {"texts": examples.fingerprint()})}
             if {**before, **stamp} != before or before.get("sha256") != digest(path):
@@ -140,17 +132,17 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
                 predictor = predictor or Predictor(model, worker.device, precision, longest)
                 answers = predictor.predict(examples.texts)
                 rows = [each["score" if task.regression else "label"] for each in answers]
-                write_text(path, prediction_file(as_predictions(task, rows) if task.regression else rows))
+                write_text(path, glue.prediction_file(glue.as_predictions(task, rows) if task.regression else rows))
                 known[wanted.name] = {**stamp, "sha256": digest(path)}
                 write_json(stamps, known)
             found[wanted.name] = path.read_text("utf-8")
     path = worker.run / "submission.zip"
-    filled = write_submission(path, found)
+    filled = glue.write_submission(path, found)
     return {
         "file": path.name,
-        "files": {name: known[name]["run"] if name in found else "placeholder" for name in expected_files()},
+        "files": {name: known[name]["run"] if name in found else "placeholder" for name in glue.expected_files()},
         "placeholders": filled,
-        "problems": check_submission(path),
+        "problems": glue.check_submission(path),
     }
 
 
