@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from builders import raised, strang, symmetric
-from macaron.ode import Scheme, SchemeError, compose, lift, scheme
+from macaron.ode import Scheme, SchemeError, compose, lift, raised, scheme, strang, symmetric
 
 triple_jump, fractal = partial(raised, side=1), partial(raised, side=2)
 
@@ -31,6 +30,16 @@ def test_raising_works_for_three_operators(build):
     assert build("raised", scheme("strang3-gfhfg"), 4).order == 4
 
 
+@pytest.mark.parametrize("build", [triple_jump, fractal])
+def test_what_cannot_be_raised(build):
+    with pytest.raises(SchemeError, match="not symmetric"):
+        build("raised", scheme("lie-fg"), 3)
+    with pytest.raises(SchemeError, match="orders 2, 4"):
+        build("raised", scheme("macaron"), 5)
+    with pytest.raises(SchemeError, match="orders 4, 6"):
+        build("raised", scheme("yoshida4-gfg"), 2)
+
+
 def test_a_weighted_sum_is_not_composed():
     with pytest.raises(SchemeError, match="cannot compose sws"):
         compose("two", scheme("sws"), [0.5, 0.5])
@@ -52,6 +61,8 @@ def test_symmetric_completes_a_palindrome():
 def test_strang_of_many_operators_is_of_second_order():
     made = strang("four", ("A", "B", "C", "D"))
     assert (made.order, made.is_symmetric, made.applications("D"), made.applications("A")) == (2, True, 1, 2)
+    with pytest.raises(SchemeError, match="different names"):
+        strang("twice", ("F", "F"))
 
 
 @pytest.mark.parametrize(
@@ -83,3 +94,26 @@ def test_what_cannot_be_lifted():
         lift(scheme("strang3-gfhfg"))
     with pytest.raises(SchemeError, match="no self-attention F"):
         lift(Scheme.sequence("alone", ("G", 1)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((("F",),), r"alternates between two operators, not \('F',\)"),
+        ((("F", "G", "H"),), "alternates between two operators"),
+        ((("F", "F"),), "different names"),
+        (((1, 2),), "different names"),
+        ((5,), "different names, such as F and G, not 5"),
+        ((("F", "G"), ["a"]), "free coefficient must be a finite number of at most 1e.06, not 'a'"),
+        ((("F", "G"), 0.2), "free coefficients must be a list"),
+    ],
+)
+def test_palindromes_of_wrong_data(arguments, message):
+    with pytest.raises(SchemeError, match=message):
+        symmetric("mine", *arguments)
+
+
+@pytest.mark.parametrize("operators", [5, (), [["F"], "G"]])
+def test_strang_of_wrong_data(operators):
+    with pytest.raises(SchemeError, match="mine: the operators must be different names"):
+        strang("mine", operators)

@@ -150,6 +150,16 @@ def test_a_scheme_followed_by_its_adjoint_is_symmetric_and_of_even_order(entry):
 
 
 @patient
+@given(sequences("FG").filter(lambda entry: len(entry.operators) == 2))
+def test_swapping_operators_keeps_the_order(entry):
+    swapped = entry.swap()
+    assert swapped.order == entry.order
+    assert swapped.leading_error == pytest.approx(entry.leading_error)
+    assert swapped.swap() == entry
+    assert swapped.applications("F") == entry.applications("G")
+
+
+@patient
 @given(sequences(), st.integers(2, 4))
 def test_k_steps_of_size_one_kth_keep_the_order_and_divide_the_error(entry, k):
     many = compose("many", entry, [1 / k] * k)
@@ -157,11 +167,14 @@ def test_k_steps_of_size_one_kth_keep_the_order_and_divide_the_error(entry, k):
     assert many.leading_error == pytest.approx(entry.leading_error / k**entry.order, rel=1e-6)
 
 
-def test_the_adjoint_is_refused_where_it_makes_no_sense():
+def test_adjoint_and_swap_are_refused_where_they_make_no_sense():
     with pytest.raises(SchemeError, match="no adjoint"):
         scheme("sws").adjoint()
+    with pytest.raises(SchemeError, match="no operator 'H'"):
+        scheme("macaron").swap("F", "H")
 
 
-def test_adjoint_data():
+def test_swapped_and_adjoint_data():
+    assert scheme("strang-gfg").swap().branches == scheme("strang-fgf").branches
     assert scheme("lie-fg").adjoint().branches == scheme("lie-gf").branches
     assert scheme("best22-fgfg").adjoint().branches == scheme("best22-gfgf").branches

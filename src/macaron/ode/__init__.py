@@ -4,7 +4,10 @@ from macaron.ode.catalogue import ALIASES as ALIASES
 from macaron.ode.catalogue import compose as compose
 from macaron.ode.catalogue import lift as lift
 from macaron.ode.catalogue import names as names
+from macaron.ode.catalogue import raised as raised
 from macaron.ode.catalogue import scheme as scheme
+from macaron.ode.catalogue import strang as strang
+from macaron.ode.catalogue import symmetric as symmetric
 from macaron.ode.catalogue import two_operator_names as two_operator_names
 from macaron.ode.flows import INTEGRATORS as INTEGRATORS
 from macaron.ode.flows import ButcherTableau as ButcherTableau

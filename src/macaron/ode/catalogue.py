@@ -1,12 +1,13 @@
-"""The named schemes; compositions of steps, and the decoder's lift."""
+"""The named schemes, and builders of others: compositions, higher orders, palindromes, the decoder's lift."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from macaron.errors import unknown
-from macaron.ode.scheme import Scheme, SchemeError
+from macaron.errors import shown, unknown
+from macaron.ode.scheme import Scheme, SchemeError, finite
+from macaron.ode.word_series import Step
 from macaron.settings import load_toml
 
 ALIASES = {"transformer": "lie-fg", "macaron": "strang-gfg"}
@@ -53,6 +54,47 @@ def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:
     return Scheme.sequence(name, *((op, gamma * c) for gamma in gammas for op, c in steps))
 
 
+def raised(name: str, base: Scheme, order: int, side: int = 1) -> Scheme:
+    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, 1 - 2g, g (Yoshida's triple jump).
+
+    :param side: the number of steps g on each side; 2 is Suzuki's fractal, g, g, 1 - 4g, g, g
+    """
+    if not base.is_symmetric:
+        raise SchemeError(f"{base.name} is not symmetric: only a symmetric scheme gains two orders at a time")
+    if order < base.order or (order - base.order) % 2:
+        raise SchemeError(f"{name}: {base.name} can be raised to the orders {base.order}, {base.order + 2}, ... only")
+    scheme = base
+    for p in range(base.order, order, 2):
+        outer = 1 / (2 * side - (2 * side) ** (1 / (p + 1)))
+        scheme = compose(name, scheme, [*[outer] * side, 1 - 2 * side * outer, *[outer] * side])
+    return Scheme(name, scheme.branches)
+
+
+def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ()) -> Scheme:
+    """The palindrome of two alternating operators whose outer coefficients are ``free``, from the outside in.
+
+    Consistency determines the rest: one more pair, and the coefficient in the middle. Without free coefficients this
+    is the Strang-Marchuk scheme: ``symmetric("mine", ("G", "F"))`` has the sub-steps G 1/2, F 1, G 1/2.
+    """
+    if len(_operators(name, operators)) != 2:
+        raise SchemeError(f"{name}: a palindrome alternates between two operators, not {shown(operators)}")
+    if not isinstance(free, Sequence):
+        raise SchemeError(f"{name}: the free coefficients must be a list, not {shown(free)}")
+    free = [finite(name, c, "free coefficient") for c in free]
+    n = len(free)
+    pair = 0.5 - sum(free[n % 2 :: 2])
+    middle = 1.0 - 2.0 * sum(free[(n + 1) % 2 :: 2])
+    half = [Step(operators[i % 2], c) for i, c in enumerate((*free, pair))]
+    return Scheme.sequence(name, *half, Step(operators[(n + 1) % 2], middle), *reversed(half))
+
+
+def strang(name: str, operators: Sequence[str]) -> Scheme:
+    """Half a step of each operator but the last, a full step of the last, and the half steps in reverse."""
+    operators = _operators(name, operators)
+    halves = [Step(operator, 0.5) for operator in operators[:-1]]
+    return Scheme.sequence(name, *halves, Step(operators[-1], 1.0), *reversed(halves))
+
+
 def lift(scheme: Scheme) -> Scheme:
     """The decoder's scheme of the paper: each self-attention F is followed by a cross-attention H.
 
@@ -72,3 +114,10 @@ def lift(scheme: Scheme) -> Scheme:
     if scheme.is_sequential and family and suffix == spelling:
         return Scheme(f"{family}-{suffix.replace('f', 'fh')}", lifted)
     return Scheme(f"{scheme.name}-lifted", lifted)
+
+
+def _operators(name: str, operators: Any) -> tuple[str, ...]:
+    given = tuple(operators) if isinstance(operators, Sequence) else ()
+    if not given or not all(isinstance(op, str) for op in given) or len(set(given)) != len(given):
+        raise SchemeError(f"{name}: the operators must be different names, such as F and G, not {shown(operators)}")
+    return given

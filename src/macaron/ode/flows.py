@@ -115,6 +115,14 @@ def split_step(scheme: Scheme, flow: Flow, t: Time, x: Array, h: Time) -> Array:
     return x + moved
 
 
+def layer_step(scheme: Scheme, flow: Flow, tableau: ButcherTableau, t: Time, x: Array, h: Time) -> Array:
+    """One step of a Runge-Kutta method whose field is the move of a whole splitting step (ODE Transformer).
+
+    The move is that of the layer without its residual connection, which belongs to the method.
+    """
+    return runge_kutta_step(tableau, lambda s, y: (split_step(scheme, flow, s, y, h) - y) / h, t, x, h)
+
+
 @dataclass(frozen=True, eq=False)
 class System:
     """Fields by operator, and a state and a time to start from."""

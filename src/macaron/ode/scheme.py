@@ -121,9 +121,17 @@ class Scheme:
             raise SchemeError(f"{self.name}: a weighted sum of sequences has no adjoint among the schemes")
         if self.is_symmetric:
             return self
-        plain = self.name.removesuffix("-adjoint")  # applied twice, it is the scheme again
-        name = plain if plain not in ("", self.name) else f"{self.name}-adjoint"
-        return Scheme.sequence(name, *reversed(self.branches[0].steps))
+        return Scheme.sequence(_toggled(self.name, "-adjoint"), *reversed(self.branches[0].steps))
+
+    def swap(self, a: str = "F", b: str = "G") -> "Scheme":
+        """The same scheme with the roles of two operators exchanged."""
+        if missing := {a, b} - set(self.operators):
+            raise SchemeError(f"{self.name} has no operator {min(missing)!r}, only {', '.join(self.operators)}")
+        role = {a: b, b: a}
+        return Scheme(
+            _toggled(self.name, "-swapped"),
+            [(w, [(role.get(op, op), c) for op, c in steps]) for w, steps in self.branches],
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The scheme as plain data, ready for JSON."""
@@ -197,3 +205,8 @@ def finite(scheme: str, value: Any, what: str) -> float:
         if abs(number) <= LARGEST:
             return number
     raise SchemeError(f"{scheme}: the {what} must be a finite number of at most {LARGEST:g}, not {shown(value)}")
+
+
+def _toggled(name: str, suffix: str) -> str:
+    # Adjoint and swap are their own inverses: applied twice, the suffix goes again.
+    return name.removesuffix(suffix) if name.endswith(suffix) and name != suffix else name + suffix

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from macaron.errors import MacaronError, unknown
 from macaron.limits import Between
+from macaron.ode.flows import Field
+from macaron.ode.word_series import Array
 from macaron.settings import build, load_toml
 
 Coefficient = Annotated[float, Between(-10, 10)]
@@ -72,3 +74,17 @@ def velocity(data: str | Mapping[str, Any]) -> Velocity:
     if not isinstance(data, str) or data not in VELOCITIES:
         raise unknown("velocity", str(data), VELOCITIES)
     return VELOCITIES[data]
+
+
+def follow(
+    form: Velocity, field: Field, t: float, x: Array, duration: float, steps: int, at_rest: bool = False
+) -> Array:
+    """Follow a field for some time in equal steps; start at the terminal speed, or at rest as a network does."""
+    step = duration / steps
+    size = step / form.rate  # of a kick
+    v = 0 * x if at_rest else size * field(t, x) / (1 - form.beta)
+    ahead = form.mu / form.nu * step
+    for n in range(steps):
+        v = form.beta * v + size * field(t + n * step + ahead, x + form.mu * v)
+        x = x + form.nu * v
+    return x
