@@ -8,17 +8,15 @@ The remaining difference (norms, biases, rounding) is small: Macaron has 3 D par
 Transformer. For schemes of many sub-steps it is not small; their feed-forward networks are made narrower instead.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal
 
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import MODEL_SIZES, Between
 from macaron.nn.interaction import Interaction, interaction
 from macaron.ode import Scheme, Velocity, integrator, velocity
-from macaron.origin import Origin
-from macaron.settings import convert
+from macaron.settings import check_fields
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
 #: Settings that encoder and decoder have in common.
@@ -26,13 +24,7 @@ _SHARED = {"hidden_size", "bias", "causal", "positions_at"}
 #: A gated activation multiplies one half of its input by a function of the other.
 GATED_NAMES = ("glu", "swiglu", "geglu")
 ACTIVATION_NAMES = ("relu", "gelu", "gelu_new", "relu2", "silu", *GATED_NAMES)
-_CHOICES = {
-    "norm": ("pre", "post"),
-    "norm_type": ("layer", "rms"),
-    "tying": ("none", "layer", "depth"),
-    "initializer": ("xavier", "kaiming"),
-    "positions_at": ("input", "none", "layers"),
-}
+Rate = Annotated[float, Between(0, 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,46 +54,37 @@ class LayerSettings:
     num_attention_heads: int = 4
     head_size: int | None = None
     intermediate_size: int = 2048
-    inner_sizes: tuple[int, ...] | None = None
+    inner_sizes: tuple[Annotated[int, Between(1, MODEL_SIZES["intermediate_size"])], ...] | None = None
     integrator: str = "euler"
     layer_integrator: str = "euler"
     velocity: Any = "none"
-    tying: str = "none"
-    norm: str = "pre"
-    norm_type: str = "layer"
+    tying: Literal["none", "layer", "depth"] = "none"
+    norm: Literal["pre", "post"] = "pre"
+    norm_type: Literal["layer", "rms"] = "layer"
     norm_affine: bool = True
-    layer_norm_eps: float = 1e-5
-    activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
+    layer_norm_eps: Annotated[float, Between(1e-30, 1e30)] = 1e-5
+    activation: Any = "relu"
     attention: Any = "softmax"
     cross_attention: Any = "softmax"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    positions_at: str = "input"
-    initializer: str = "xavier"
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    activation_dropout: Rate = 0.0
+    positions_at: Literal["input", "none", "layers"] = "input"
+    initializer: Literal["xavier", "kaiming"] = "xavier"
     bias: bool = True
     causal: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, most in MODEL_SIZES.items():
             value = getattr(self, name, None)
             if value is not None:
                 Between(0 if name.endswith("_layers") else 1, most).check(name, value)
-        for size in self.inner_sizes or ():
-            Between(1, MODEL_SIZES["intermediate_size"]).check("inner_sizes", size)
         if self.hidden_size % self.num_attention_heads and self.head_size is None:
             raise MacaronError(
                 f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
                 f"({self.num_attention_heads}): change one of them or give head_size"
             )
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        if not 0 < self.layer_norm_eps < math.inf:
-            raise MacaronError(f"the epsilon of a norm must be positive, not {self.layer_norm_eps}")
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
         if not given:
             raise MacaronError("activation is an empty list: give one, or one for each feed-forward network of a layer")
@@ -134,12 +117,10 @@ class LayerSettings:
     def of_decoder(self, changes: Mapping[str, Any]) -> "LayerSettings":
         """The settings of a decoder's layers: those of the encoder, with some changes."""
         known = {each.name: getattr(self, each.name) for each in fields(LayerSettings)}
-        hints = get_type_hints(type(self), include_extras=True)
-        for name, value in changes.items():
+        for name in changes:
             if name not in known or name in _SHARED:
                 raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
-            known[name] = convert(hints[name], value, Origin(), (name,))
-        return LayerSettings(**{**known, "causal": True})
+        return LayerSettings(**{**known, **changes, "causal": True})
 
     def velocity_value(self) -> Velocity:
         """The coefficients of kick and drift."""
