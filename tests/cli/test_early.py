@@ -87,7 +87,7 @@ MISTAKES = {
         ("translation --output GONE/text.en", "GONE/text.en: there is no folder GONE"),
         ("translation --device gpu", "no device 'gpu'"),
         ("translation --dtype float8", "float8"),
-        ("translation --length-penalty nan", "length_penalty must be a finite number"),
+        ("translation --length-penalty nan", "length_penalty must be at least -1,000, not nan"),
         ("translation --top-k 3", "--top-k is for --sample"),
         ("translation --beam 100000", "1024"),
         ("translation --max-length 1000000000", "Invalid value for '--max-length'"),
