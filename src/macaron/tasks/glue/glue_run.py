@@ -12,11 +12,11 @@ import torch
 from macaron.data.glue import (
     TASKS,
     as_predictions,
-    check_submission,
     expected_files,
     prediction_file,
     read_test,
     write_submission,
+    wrong_sizes,
 )
 from macaron.device import choose_device
 from macaron.errors import Interrupted, require, same_command
@@ -150,7 +150,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
         "file": path.name,
         "files": {name: known[name]["run"] if name in found else "placeholder" for name in expected_files()},
         "placeholders": filled,
-        "problems": check_submission(path),
+        "problems": wrong_sizes(found),
     }
 
 
