@@ -1,13 +1,12 @@
 """The text encoders in transformers' interface."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import can_return_tuple
 
 from macaron.huggingface.base import PreTrainedMixin, token_loss
 from macaron.huggingface.configuration import HFEncoderConfig
@@ -34,20 +33,6 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
     forward = PreTrainedMixin.encoder_output
 
 
-@dataclass
-class PreTrainingOutput(ModelOutput):
-    """Loss and logits of both objectives; names as in transformers' BERT.
-
-    BERT's own class cannot be imported here: this module is also imported by its import (see `macaron.huggingface`).
-    """
-
-    loss: Tensor | None = None
-    prediction_logits: Tensor | None = None
-    seq_relationship_logits: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-
-
 class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedModel):
     """`macaron.models.EncoderForPreTraining` for transformers: masked words and next sentence."""
 
@@ -63,12 +48,15 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
         next_sentence_label: Tensor | None = None,
         num_items_in_batch: Any = None,
         **kwargs: Any,
-    ) -> PreTrainingOutput:
-        """Both logits; the loss is the mean over masked words plus the mean over sentence pairs.
+    ) -> Any:
+        """Both logits, in BERT's class; the loss is the mean over masked words plus the mean over sentence pairs.
 
         :param labels: (B, T), -100 where no word is to be predicted
         :param next_sentence_label: (B,), **1 = the second sentence really follows** (transformers' BERT has 0)
         """
+        # Late: its import imports this module, too (see `macaron.huggingface`).
+        from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
+
         encoded = self.model(input_ids, attention_mask, token_type_ids, return_dict=True, **kwargs)
         states = encoded.last_hidden_state
         words, follows = self.mlm_logits(states), self.next_sentence(states[:, 0])
@@ -77,7 +65,7 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
             target = next_sentence_label.view(-1, 1).to(follows.dtype)
             nsp = F.binary_cross_entropy_with_logits(follows, target)
             loss = nsp if loss is None else loss + nsp
-        return PreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
+        return BertForPreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
 
 
 class HFEncoderForMaskedLM(EncoderMixin, EncoderForMaskedLM, PreTrainedModel):
