@@ -19,34 +19,17 @@ from itertools import accumulate, pairwise, zip_longest
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from macaron.decode.place_tags import LONG_NUMBER, Alignment, Element, is_number, place_tags
+from macaron.decode.place_tags import PATTERNS, Alignment, Element, is_number, place_tags
 from macaron.decode.settings import Hypothesis, Note
 from macaron.errors import MacaronError
 from macaron.text.pipeline import State
 from macaron.text.sentence_splitter import SPACELESS, abbreviations, splitter
 
-#: Tabs between cells and all line breaks.
-_BREAK = re.compile(r"([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
-_DASH = r"[-–—*+•·‣◦▪●○■□►▶➢✓✔→]"
-_BULLET = re.compile(rf"{_DASH}\s+")
-#: At the start of a line or cell, also one after another: bullets, "> ", "## ", "1. ", "2.3) ", "(4) ", "a) ", "iv. ".
-_MARKS = re.compile(
-    rf"(?:(?:{_DASH}|>|#{{1,6}}|\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\)|[ivx]{{2,4}}[.)]|\((?:\d{{1,3}}|[A-Za-z])\))(?:\s+|$))+"
-)
-_LAST_NUMBER = re.compile(r"\d{1,3}\.\s+$")
-_FIRST_WORD = re.compile(r"\w*")
-#: What no translation changes. Each begins after a boundary and has bounded parts: a search takes linear time.
-_SIGN = (
-    r"(?:[\U0001f000-\U0001faff\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff]"
-    r"[\ufe0e\ufe0f\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*|[0-9#*]\ufe0f?\u20e3)+"  # with modifiers
-    r"|(?<![\w@#&/])[@#][^\W\d_]\w*(?![\w@])"  # names and tags of posts
-)
-_ADDRESS = (
-    # Pairs of parentheses are part of it, as in Wikipedia's; punctuation at its end is not.
-    r"(?<!\w)(?:\w{1,20}://|www\.)[^\s()]*(?:\([^\s()]*\)[^\s()]*){0,20}(?<![.,;:!?…\[\]{}<>\"'«»‹›“”„‘’。！？])"
-    r"|(?<![\w.+-])@?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
-)
-_LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|{LONG_NUMBER}")
+_BREAK, _BULLET, _MARKS = (re.compile(PATTERNS[name]) for name in ("break", "bullet", "marks"))
+_LAST_NUMBER, _FIRST_WORD = (re.compile(PATTERNS[name]) for name in ("last_number", "first_word"))
+_LITERAL = re.compile(f"{PATTERNS['literal']}|{PATTERNS['number']}")
+#: Boundaries to cut a long sentence at, best first.
+_BOUNDARIES = [re.compile(PATTERNS[name]) for name in ("sentence", "clause", "word")]
 #: What stands for an address, in this order: models have met it as a name.
 _LETTERS = "XYZQWVKJ"
 #: Languages that are written without a space between sentences.
@@ -54,12 +37,6 @@ _NO_SPACE_BETWEEN = ("zh", "ja")
 Aligner = Callable[[list[str], list[str]], Sequence[Alignment | None]]
 LongLines = OneOf["split", "refuse", "truncate"]
 END = 1  # `</s>`, which every source ends with
-#: Boundaries to cut a long sentence at, best first: sentences, clauses, words.
-_BOUNDARIES = (
-    re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])"),
-    re.compile(r"(?<=[,;:–—])\s+|(?<=[，、；：])"),
-    re.compile(r"\s+"),
-)
 
 
 class Literal(NamedTuple):
