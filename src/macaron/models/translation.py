@@ -9,9 +9,8 @@ from torch import Tensor
 from macaron.models.configuration import GenerationSettings, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.network import Network, build_embedding, key_mask
-from macaron.nn.attention import Context, KeyValueCache
+from macaron.nn.attention import Context, KeyValueCache, Padding
 from macaron.nn.embedding import FIRST_POSITION, token_positions
-from macaron.nn.positions import Padding
 from macaron.nn.stack import Stack
 
 

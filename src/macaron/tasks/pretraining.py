@@ -21,8 +21,8 @@ from macaron.errors import MacaronError, naming, require
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.fused import embed
+from macaron.nn.fused_functions import PackedRows
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import UNKNOWN, Plan, PretrainingBatch, Shape

@@ -38,8 +38,8 @@ from macaron.models import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.fused import embed
+from macaron.nn.fused_functions import PackedRows
 from macaron.nn.loss import PairDivergence, SmoothedCrossEntropy
-from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
