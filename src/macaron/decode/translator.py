@@ -14,9 +14,9 @@ import torch
 from macaron.decode.cpu.linear import activation_levels
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
-from macaron.decode.forced import align, load_folder
+from macaron.decode.forced import Weights, forced, load_folder, tokens_of
 from macaron.decode.gpu import with_kernels, without_collection
-from macaron.decode.place_tags import Alignment
+from macaron.decode.place_tags import Alignment, Link, word_spans
 from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.decode.text_pieces import END, FittedText, LongLines, fit_texts, join_pieces, text_pieces, whole_line
@@ -190,10 +190,37 @@ class Translator:
             return f"int8, activations with {activation_levels().bit_length() + 1} bits"
         return str(self.half or self.searched.embedding.tokens.weight.dtype).removeprefix("torch.")
 
+    @torch.inference_mode()
     def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
-        """For each translation which words of its source it renders, see `macaron.decode.forced`."""
+        """Which words of its source each translation renders; None for a pair that is longer than the model allows.
+
+        Attention is averaged over all heads and layers, which is better than any one of them, and summed over the
+        tokens of a word. A word of the translation is linked to the word of the source to which it gives the largest
+        share of what that word gets from all: names and rare words get more attention than others from everywhere.
+        """
+        sides = [self.tokenizer.token_spans(sources), self.tokenizer.token_spans(translations, "target")]
+        front = self._front
+        ids = [([*front, *a[0]], b[0]) for a, b in zip(*sides, strict=True)]
+        found: list[Alignment | None] = [None] * len(ids)
+        lengths = [max(map(len, pair)) for pair in ids]
+        short = [i for i, length in enumerate(lengths) if length <= self.model.config.longest_input]
         limit = min(self.batch_tokens, 8192)  # each pair of tokens has weights in every layer
-        return align(self.model, self.tokenizer, self._front, sources, translations, limit)
+        for batch in batches([lengths[i] for i in short], limit):
+            rows = [short[i] for i in batch]
+            weights: Weights = []
+            forced(self.model, [ids[i][0] for i in rows], [ids[i][1] for i in rows], weights)
+            mean = torch.stack([each.float().mean(dim=1) for name, each in weights if name == "H"]).mean(dim=0).cpu()
+            for row, i in enumerate(rows):
+                words = word_spans(sources[i]), word_spans(translations[i])
+                source, target = (
+                    tokens_of(*each) for each in zip(words, (sides[0][i][1], sides[1][i][1]), strict=True)
+                )
+                attention = mean[row, : target.shape[1], len(front) : len(front) + source.shape[1]]
+                shares = target @ attention @ source.T
+                if shares.numel():
+                    best = (shares / shares.sum(dim=0).clamp(min=1e-9)).argmax(dim=1).tolist()
+                    found[i] = tuple(Link(words[0][k], span) for k, span in zip(best, words[1], strict=True))
+        return found
 
     def _translate(
         self,

@@ -11,12 +11,10 @@ from itertools import chain, groupby, islice, repeat
 from typing import Any
 
 from tokenizers import Tokenizer
-from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import CharDelimiterSplit
-from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import require
-from macaron.text.subword import RESERVED
+from macaron.text.subword import RESERVED, learned_bpe
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import FILLER, UNK, check_tag, fillers, tag_tokens
 
@@ -143,11 +141,8 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
 
 
 def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
-    trained = Tokenizer(BPE())
-    trained.pre_tokenizer = CharDelimiterSplit(" ")
-    alphabet = len(set(chain.from_iterable(sequences)))
-    trainer = BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False)
-    trained.train_from_iterator(repeated_words(sequences, raw=False), trainer)
+    size = len(set(chain.from_iterable(sequences))) + count
+    trained = learned_bpe(repeated_words(sequences, raw=False), CharDelimiterSplit(" "), vocab_size=size)
     return _merges(json.loads(trained.to_str()))
 
 
