@@ -37,11 +37,11 @@ _TABLES, _PROBLEMS = _DATA["tables"], _DATA["problems"]
 
 def convert_fairseq(
     checkpoint: str | Path, dictionary: str | Path, out: str | Path, *, force: bool = False, **settings: Any
-) -> tuple[list[str], list[str]]:
+) -> list[str]:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
     :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`; languages: by default the checkpoint's
-    :returns: a description in lines, and warnings
+    :returns: a description in lines
     """
     out = Path(out)
     read = read_checkpoint(checkpoint)
@@ -61,7 +61,7 @@ def convert_fairseq(
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
     title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind
-    return description(title, model, out), _notes(tokenizer)
+    return description(title, model, out)
 
 
 def check_replaceable(path: Path, force: bool) -> None:
@@ -98,20 +98,6 @@ def _tokenizer(
     remedy = "Give that of the model, including the 'madeupword' lines that pad it to a multiple of 8."
     require(size == rows, f"{other}. {remedy}")
     return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
-
-
-def _notes(tokenizer: MacaronTokenizer) -> list[str]:
-    if tokenizer.pipeline != "moses":
-        return []
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    known = sorted(set(NonbreakingPrefixes().available_langs.values()))
-    unknown = dict.fromkeys(lang for lang in (tokenizer.source_lang, tokenizer.target_lang) if lang not in known)
-    # Not an error: Moses itself does so, and corpora of such languages were made with it.
-    return [
-        f"Moses has no rules for the language {lang!r} and treats it as English; it knows {', '.join(known)}"
-        for lang in unknown
-    ]
 
 
 def description(title: str, model: Network, out: Path) -> list[str]:
