@@ -144,11 +144,20 @@ def _encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Enco
     affine = any(".layer_norms." in name for name in checkpoint.tensors)
     checkpoint.agree("no_normalize_affine", not affine)
     fields = _shared_fields(checkpoint, ("encoder",))
+    labels: dict[str, Any] = {}
     if kind == "bert":
         checkpoint.matrix("embed_out")  # always present, although it is tied
+    elif kind == "classifier":
+        count = checkpoint.matrix("classifier.weight").shape[0]
+        checkpoint.agree("n_classes", count)
+        given = f"args.criterion is {(criterion := str(args.get('criterion')))!r}"
+        require(criterion in _PROBLEMS, f"{given}; a classifier's is one of {', '.join(_PROBLEMS)}")
+        labels = {"id2label": default_labels(count), "problem_type": _PROBLEMS[criterion]}
+        fits = count == 1 or labels["problem_type"] == "single_label_classification"
+        require(fits, f"{given}, which has one output, but the classifier has {count}")
     return EncoderConfig(
         **fields,
-        **(_classifier_fields(checkpoint) if kind == "classifier" else {}),
+        **labels,
         # In the authors' code the first half-step is always relu.
         activation=("relu", activation) if fields["inner_sizes"] else activation,
         norm_affine=affine,
@@ -159,18 +168,6 @@ def _encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Enco
         first_segment=1,
         freeze_first_segment=True,
     )
-
-
-def _classifier_fields(checkpoint: FairseqCheckpoint) -> dict[str, Any]:
-    labels = checkpoint.matrix("classifier.weight").shape[0]
-    checkpoint.agree("n_classes", labels)
-    criterion = str(checkpoint.args.get("criterion"))
-    given = f"args.criterion is {criterion!r}"
-    require(criterion in _PROBLEMS, f"{given}; a classifier's is one of {', '.join(_PROBLEMS)}")
-    problem = _PROBLEMS[criterion]
-    fits = labels == 1 or problem == "single_label_classification"
-    require(fits, f"{given}, which has one output, but the classifier has {labels}")
-    return {"id2label": default_labels(labels), "problem_type": problem}
 
 
 def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> dict[str, Any]:

@@ -30,19 +30,16 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.build(config)
-        self._draw_weights()
-
-    def build(self, config: Any) -> None:
-        """Make the parts of the network."""
-        raise NotImplementedError
-
-    def _draw_weights(self) -> None:
-        # Building has drawn them already; the second draw, but of nested networks, gives a seed the same weights as in
-        # earlier versions, where transformers made it.
+        # Building has drawn the weights already; the second draw, but of nested networks, gives a seed the same ones as
+        # in earlier versions, where transformers made it.
         inside = {leaf for part in self.children() if isinstance(part, Network) for leaf in part.modules()}
         for leaf in self.modules() if self.device.type != "meta" else ():
             if leaf not in inside and hasattr(leaf, "reset_parameters"):
                 leaf.reset_parameters()  # type: ignore[operator]
+
+    def build(self, config: Any) -> None:
+        """Make the parts of the network."""
+        raise NotImplementedError
 
     def encode(
         self,

@@ -215,8 +215,9 @@ def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dic
             # All attentions have heads of equal width; the widths of G compensate for the rounding below.
             found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
             if operator == "G":
-                shares = _share(total, networks)[:count]
-                found[operator] = tuple(inner_width(settings, share, i) for i, share in enumerate(shares))
+                # Parts that differ by at most one and sum to the total, each at least 1.
+                least, rest = divmod(total, networks)
+                found[operator] = tuple(inner_width(settings, max(1, least + (i < rest)), i) for i in range(count))
         if weighted:
             found["B"] = (branch_width(settings, total / networks),)
         return found
@@ -253,9 +254,3 @@ def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]]
         for application, width in enumerate(each)
         if operator != "B"
     )
-
-
-def _share(total: int, count: int) -> tuple[int, ...]:
-    """Split a width into ``count`` parts that differ by at most one and sum to it (each at least 1)."""
-    least, rest = divmod(total, count)
-    return tuple(max(1, least + (index < rest)) for index in range(count))
