@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
+from macaron.data.prepared import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between

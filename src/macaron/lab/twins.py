@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from macaron import ode
-from macaron.data.manifest import read_manifest
+from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.files import write_json, writing
 from macaron.lab.compare.comparison import Result

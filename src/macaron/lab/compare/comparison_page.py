@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from macaron.data.manifest import DataKind
+from macaron.data.prepared import DataKind
 from macaron.errors import UsageError
 from macaron.evaluate.significance import Interval
 from macaron.files import write_json
