@@ -9,7 +9,7 @@ from macaron.models.encoder import EncoderForPreTraining
 from macaron.models.network import Network
 from macaron.models.presets import AnyConfig, preset, preset_names, twin
 from macaron.models.translation import LanguageModel, TranslationModel
-from macaron.nn.budget import layer_widths
+from macaron.nn.layer import layer_widths
 
 #: One line of ``macaron models``: name, kind and scheme; layers, widths and heads; parameters, with and without the
 #: embedding; the twin, and the difference of their sizes relative to it (None without one). It is what --json prints.

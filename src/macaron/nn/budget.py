@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import MODEL_SIZES, Between
 from macaron.nn.interaction import Interaction, interaction
-from macaron.ode import Scheme, Velocity, integrator, velocity
+from macaron.ode import Velocity, integrator, velocity
 from macaron.settings import check_fields
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
@@ -140,41 +140,6 @@ class LayerSettings:
         return self.activation_of(application) in GATED_NAMES
 
 
-def plain_parameters(settings: LayerSettings, operator: str, width: int) -> int:
-    """Parameters of one sub-layer of the plain network, with its norm; see `sublayer_parameters`."""
-    hidden, bias = settings.hidden_size, int(settings.bias)
-    norm = hidden * (1 + bias) if settings.norm_affine else 0
-    if operator == "G":
-        return norm + 2 * hidden * width + bias * (width + hidden)
-    inner = settings.num_attention_heads * width
-    return norm + 4 * hidden * inner + bias * (3 * inner + hidden)
-
-
-def sublayer_parameters(
-    settings: LayerSettings, operator: str, width: int, application: int = 0, depth: int = 0, branch: int = 0
-) -> int:
-    """Parameters of one sub-layer with its norm; for the arguments see `macaron.nn.operators.build_operator`."""
-    hidden, bias = settings.hidden_size, int(settings.bias)
-    total = plain_parameters(settings, operator, width)
-    total += {"no": 0, "sublayer": 3, "channel": 3 * hidden}[settings.velocity_value().learned]
-    if settings.norm_type == "rms" and settings.norm_affine:
-        total -= hidden * bias
-    if operator == "G":
-        return total + settings.gated(application) * (hidden + bias) * width
-    value, heads = settings.interaction(operator), settings.num_attention_heads
-    inner = heads * width
-    if value.convolves:  # one or two matrices of the input instead of three
-        total += (value.glu - 2) * (hidden + bias) * inner
-        return total + heads * value.kernel(depth) * (inner if value.kind == "dynamic" else 1)
-    total += 2 * width * value.qk_norm
-    if value.positions == "relative":
-        total += 2 * width * (2 * value.clip + 1)
-    if value.kind == "weighted":
-        rows = (1 + settings.gated(0)) * branch
-        total += heads * (hidden * (rows + branch) + bias * (rows + hidden) + 2) - bias * hidden
-    return total
-
-
 def full_width(settings: LayerSettings, operator: str) -> int:
     """The undivided width of an operator: inner width for G, head width for F and H."""
     if operator == "G":
@@ -193,64 +158,3 @@ def inner_width(settings: LayerSettings, share: int, application: int) -> int:
 def branch_width(settings: LayerSettings, share: float) -> int:
     """The width of a head's feed-forward network, if those of all heads have the share of a plain one."""
     return inner_width(settings, max(1, round(share / settings.num_attention_heads)), 0)
-
-
-def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dict[str, tuple[int, ...]]:
-    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied.
-
-    Where attentions have feed-forward networks, ``"B"`` has the width of those of their heads. They share the total
-    inner width with those of G.
-
-    :param depth: number of the layer, from 0
-    """
-    tied = settings.tying != "none"
-    counts = {operator: 1 if tied else scheme.applications(operator) for operator in scheme.operators}
-    weighted = [op for op in counts if op != "G" and settings.interaction(op).kind == "weighted"]
-    networks = counts.get("G", 0) + sum(counts[operator] for operator in weighted)
-
-    def shared(total: int) -> dict[str, tuple[int, ...]]:
-        """The widths for a total inner width."""
-        found: dict[str, tuple[int, ...]] = {}
-        for operator, count in counts.items():
-            # All attentions have heads of equal width; the widths of G compensate for the rounding below.
-            found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
-            if operator == "G":
-                # Parts that differ by at most one and sum to the total, each at least 1.
-                least, rest = divmod(total, networks)
-                found[operator] = tuple(inner_width(settings, max(1, least + (i < rest)), i) for i in range(count))
-        if weighted:
-            found["B"] = (branch_width(settings, total / networks),)
-        return found
-
-    widths = shared(settings.intermediate_size)
-    if settings.inner_sizes is not None and "G" in widths:
-        if len(settings.inner_sizes) != len(widths["G"]):
-            raise MacaronError(
-                f"scheme {scheme.name!r} has {len(widths['G'])} feed-forward networks in a layer, but inner_sizes "
-                f"gives {len(settings.inner_sizes)} widths"
-            )
-        return {**widths, "G": settings.inner_sizes}
-    plain = [*scheme.operators, *(["G"] if weighted and "G" not in widths else [])]
-    twin = sum(plain_parameters(settings, operator, full_width(settings, operator)) for operator in plain)
-    excess = layer_parameters(settings, widths, depth) - twin
-    if abs(excess) > TOLERANCE * twin and networks:
-        total = max(settings.intermediate_size, networks)
-        total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
-        if total < networks:
-            raise MacaronError(
-                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms, "
-                "biases and tables alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
-            )
-        widths = shared(total)
-    return widths
-
-
-def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]], depth: int = 0) -> int:
-    """Parameters of a layer with these sub-layers."""
-    (branch,) = widths.get("B", (0,))
-    return sum(
-        sublayer_parameters(settings, operator, width, application, depth, branch)
-        for operator, each in widths.items()
-        for application, width in enumerate(each)
-        if operator != "B"
-    )
