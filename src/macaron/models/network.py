@@ -23,8 +23,6 @@ class Network(nn.Module):
     config: Any
     embedding: Embedding
     encoder: Stack
-    #: Kernel of attention; "eager" gives access to its weights.
-    kernel: str = "sdpa"
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -60,7 +58,7 @@ class Network(nn.Module):
         :param weights: if a list, receives the weights of every attention
         """
         positions = None if real is None else token_positions(real)
-        context = Context(mask=key_mask(real), kernel=self.kernel, weights=weights, positions=positions)
+        context = Context(mask=key_mask(real), weights=weights, positions=positions)
         return self.encoder(self.embedding(ids, positions, segments, vectors), context, states)
 
     @property

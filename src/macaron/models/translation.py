@@ -50,7 +50,6 @@ class DecoderNetwork(Network):
             memory=memory,
             memory_mask=key_mask(real),
             cache=cache,
-            kernel=self.kernel,
             weights=weights,
             positions=positions,
         )
@@ -91,8 +90,8 @@ class TranslationModel(DecoderNetwork):
         real = ids != self.pad
         left, right, mask = Padding(real), Padding(target_real), key_mask(real)
         x = left.remove(self.embedding(ids, token_positions(real), vectors=vectors[0]))
-        memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
-        context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
+        memory = self.encoder(x, Context(mask=mask, padding=left))
+        context = Context(causal=True, memory=memory, memory_mask=mask)
         context.padding, context.memory_padding = right, left
         y = right.remove(self.embedding(target, vectors=vectors[1]))
         return self.decoder(y, context), right.rows

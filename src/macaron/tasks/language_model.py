@@ -95,7 +95,7 @@ class LanguageLoss(nn.Module):
             x, context = embed(model.embedding, batch.ids, batch.positions, None, rows), Context(causal=True)
         else:
             x, mask = model.embedding(batch.ids, batch.positions), packed_mask(batch.text, causal=True)
-            context = Context(mask=mask, kernel=model.kernel, positions=batch.positions)
+            context = Context(mask=mask, positions=batch.positions)
         return self.criterion(*model.embedding.output(model.decoder(x, context)), batch.targets)[:1]
 
 

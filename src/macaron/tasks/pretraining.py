@@ -60,7 +60,7 @@ class PretrainingLoss(nn.Module):
             context = Context()
         else:
             x = model.embedding(batch.ids, batch.positions, batch.segments)
-            context = Context(mask=packed_mask(batch.text), kernel=model.kernel, positions=batch.positions)
+            context = Context(mask=packed_mask(batch.text), positions=batch.positions)
         x = model.encoder(x, context, norm=False)
         needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
