@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from macaron.errors import MacaronError, naming, require
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
-from macaron.nn.budget import LayerSettings, Rate
-from macaron.nn.interaction import Interaction
+from macaron.nn.budget import Interaction, LayerSettings, Rate
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.ode.scheme import finite

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
-from macaron.nn.interaction import Interaction
+from macaron.nn.budget import Interaction
 from macaron.nn.linear import EmbeddingTable, Linear, xavier_bound
 from macaron.nn.linear import dropout as drop
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, whole_mask
-from macaron.nn.budget import LayerSettings
-from macaron.nn.interaction import Interaction
+from macaron.nn.budget import Interaction, LayerSettings
 from macaron.nn.linear import ACTIVATIONS, EmbeddingTable, FeedForward, Gated, Linear, dropout, xavier_bound
 
 

@@ -19,8 +19,8 @@ from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOpera
 from macaron.errors import MacaronError
 from macaron.models.translation import DecoderNetwork, LanguageModel, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
+from macaron.nn.budget import Interaction
 from macaron.nn.embedding import FIRST_POSITION, Embedding
-from macaron.nn.interaction import Interaction
 from macaron.nn.layer import SchemeLayer, SubLayer
 from macaron.nn.linear import FeedForward
 from macaron.nn.stack import Stack
