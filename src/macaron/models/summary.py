@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
 from macaron.models.network import Network
 from macaron.models.presets import AnyConfig, preset, preset_names, twin
@@ -18,9 +18,7 @@ Summary = dict[str, Any]
 
 #: The network of each configuration; an encoder's has both pre-training heads.
 NETWORKS: dict[type[AnyConfig], type[Network]] = {
-    TranslationConfig: TranslationModel,
-    EncoderConfig: EncoderForPreTraining,
-    LanguageConfig: LanguageModel,
+    each.config_class: each for each in (TranslationModel, EncoderForPreTraining, LanguageModel)
 }
 
 
