@@ -16,8 +16,7 @@ from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between
 from macaron.models.presets import AnyConfig, preset_names
 from macaron.models.presets import preset as named_preset
-from macaron.origin import KeyPath, Origin, located
-from macaron.settings import build, check, convert, load_toml, mentions, to_data
+from macaron.settings import KeyPath, Origin, build, check, convert, load_toml, located, mentions, to_data
 from macaron.shipped import find
 from macaron.train.settings import PretrainSettings, TaskName, TrainSettings
 

@@ -12,8 +12,7 @@ from macaron.nn.budget import Interaction, LayerSettings, Rate
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.ode.scheme import finite
-from macaron.origin import Origin
-from macaron.settings import OTHERS, check_fields, convert
+from macaron.settings import OTHERS, Origin, check_fields, convert
 
 
 @dataclass(frozen=True, kw_only=True)
