@@ -16,8 +16,17 @@ from typing import BinaryIO
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.files import atomic_file, atomic_folder, read_lines, remove, remove_leftovers, tidy, write_json, write_text
-from macaron.locks import locked
+from macaron.files import (
+    atomic_file,
+    atomic_folder,
+    locked,
+    read_lines,
+    remove,
+    remove_leftovers,
+    tidy,
+    write_json,
+    write_text,
+)
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from macaron.errors import CannotWrite, MacaronError
-from macaron.files import atomic_file, atomic_folder, check_unused, write_json, write_text, writing
-from macaron.locks import LOCK
+from macaron.files import LOCK, atomic_file, atomic_folder, check_unused, write_json, write_text, writing
 
 HOST = os.uname().nodename
 HOLD = "import sys; from pathlib import Path; from macaron.files import atomic_file, writing\n"

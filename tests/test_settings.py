@@ -7,8 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.origin import Origin
-from macaron.settings import build, check, load_toml, override, to_data
+from macaron.settings import Origin, build, check, load_toml, override, to_data
 
 
 @dataclass(frozen=True)

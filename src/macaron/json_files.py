@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from macaron.errors import MacaronError
 from macaron.limits import LARGEST_JSON, Between, check_limits, read_limited, why
-from macaron.origin import Origin
-from macaron.settings import convert
+from macaron.settings import Origin, convert
 
 #: The number of something that is stored.
 Count = Annotated[int, Between(0, 2**53)]

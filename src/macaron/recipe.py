@@ -10,15 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
+from macaron.data.prepared import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between
-from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.presets import AnyConfig, preset_names
 from macaron.models.presets import preset as named_preset
-from macaron.origin import KeyPath, Origin, located
-from macaron.settings import build, check, convert, load_toml, mentions, to_data
+from macaron.settings import KeyPath, Origin, build, check, convert, load_toml, located, mentions, to_data
 from macaron.shipped import find
 from macaron.train.settings import PretrainSettings, TaskName, TrainSettings
 
@@ -32,9 +30,7 @@ DEFAULT_PRESETS: dict[TaskName, str] = {
 }
 #: The configuration of each task's models.
 CONFIGURATIONS: dict[TaskName, type[AnyConfig]] = {
-    "translation": TranslationConfig,
-    "pre-training": EncoderConfig,
-    "language-model": LanguageConfig,
+    task: type(named_preset(name)) for task, name in DEFAULT_PRESETS.items()
 }
 #: What is trained on each kind of data, unless train.task says otherwise.
 PURPOSES: dict[DataKind, TaskName] = {"pairs": "translation", "text": "pre-training"}

@@ -87,7 +87,7 @@ MISTAKES = {
         ("translation --output GONE/text.en", "GONE/text.en: there is no folder GONE"),
         ("translation --device gpu", "no device 'gpu'"),
         ("translation --dtype float8", "float8"),
-        ("translation --length-penalty nan", "length_penalty must be a finite number"),
+        ("translation --length-penalty nan", "length_penalty must be at least -1,000, not nan"),
         ("translation --top-k 3", "--top-k is for --sample"),
         ("translation --beam 100000", "1024"),
         ("translation --max-length 1000000000", "Invalid value for '--max-length'"),
@@ -114,7 +114,6 @@ MISTAKES = {
         ("classifier --data corpus --out FULL", "FULL is not empty"),
         ("classifier --data corpus --out NEW --tasks colla", "no GLUE task 'colla'"),
         ("classifier --data corpus --out NEW --batch-size x", "--batch-size takes a number"),
-        ("--check GONE", "GONE"),
     ],
     "finetune": [
         ("GONE --train train.csv --dev train.csv --out NEW", "GONE: no such folder"),

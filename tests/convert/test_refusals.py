@@ -252,26 +252,6 @@ def test_plain_text_by_moses_and_codes(golden: Path, tmp_path: Path):
     assert tokenizer.decode(ids, skip_special_tokens=True) == "das wort."
 
 
-@pytest.mark.parametrize(
-    ("more", "note"),
-    [
-        (["--pipeline", "moses"], ""),
-        (["--pipeline", "moses", "--source-lang", "xx"], "macaron: Moses has no rules for the language 'xx' and"),
-        (["--pipeline", "moses", "--target-lang", "german"], "no rules for the language 'german' and treats"),
-        (["--source-lang", "xx"], ""),  # words separated by spaces are words in any language
-    ],
-)
-def test_a_language_that_moses_does_not_know(more: list[str], note: str, golden: Path, tmp_path: Path):
-    (tmp_path / "codes").write_text("#version: 0.2\nd a\n")
-    arguments = ["fairseq", str(golden / MACARON / "checkpoint_min.pt"), "--dict", str(golden / "dict.txt")]
-    arguments += ["--out", str(tmp_path / "model"), "--bpe", str(tmp_path / "codes")]
-    result = CliRunner().invoke(app, [*arguments, *more])
-    assert result.exit_code == 0, result.output
-    assert note in result.stderr
-    assert bool(note) == bool(result.stderr)
-    assert "Moses" not in result.stdout
-
-
 def test_ctrl_c(golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Pressed while the folder is written: one line, the exit code of a signal, and nothing is left."""
     monkeypatch.setattr(MacaronTokenizer, "save_pretrained", lambda *_, **__: signal.raise_signal(signal.SIGINT))

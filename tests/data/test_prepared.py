@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from macaron.data.manifest import FORMAT, MANIFEST
-from macaron.data.prepared import PreparedData, PreparedText, open_prepared
+from macaron.data.prepared import FORMAT, MANIFEST, PreparedData, PreparedText, open_prepared
 from macaron.data.store import OFFSET, StoreWriter
 from macaron.errors import MacaronError
 

@@ -83,14 +83,6 @@ def test_scores_are_those_of_the_model_without_a_cache(
             assert each.score == pytest.approx(sum(each.token_scores) / len(each.tokens) ** 0.7)
 
 
-def test_an_eager_kernel_finds_the_same(make_model: Callable[..., TranslationModel]):
-    model = make_model().double()
-    sources, settings = random_sources(5), SearchSettings(beam=3, max_length=20)
-    fused = translate_ids(model, sources, settings)
-    model.kernel = "eager"
-    assert tokens_of(translate_ids(model, sources, settings)) == tokens_of(fused)
-
-
 @pytest.mark.parametrize("stop", ["early", "late"])
 @pytest.mark.parametrize("beam", [1, 5, 40])
 def test_batches_do_not_matter_in_float64(stop: Any, beam: int, make_model: Callable[..., TranslationModel]):

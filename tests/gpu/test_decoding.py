@@ -28,7 +28,7 @@ def noise(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize(("heads", "width", "beams", "written"), [(4, 128, 5, 9), (3, 24, 1, 31), (2, 16, 20, 0)])
 def test_attention_of_beams(half, heads, width, beams, written):
-    from macaron.decode.kernels import attend_beams
+    from macaron.decode.gpu_model import attend_beams
 
     rows, positions = 3, 32 * beams
     query = noise(rows * beams, 3 * heads * width).to(half).view(rows, beams, 3, heads, width)[:, :, 0].transpose(1, 2)
@@ -47,7 +47,7 @@ def test_attention_of_beams(half, heads, width, beams, written):
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(48), nn.LayerNorm(48, bias=False), nn.RMSNorm(48)])
 def test_norm_and_shift(norm):
-    from macaron.decode.kernels import norm_and_shift
+    from macaron.decode.gpu_model import norm_and_shift
 
     norm = norm.to(DEVICE)
     nn.init.normal_(norm.weight)
@@ -59,7 +59,7 @@ def test_norm_and_shift(norm):
 
 
 def test_the_best_continuations_of_logits():
-    from macaron.decode.kernels import summarise
+    from macaron.decode.gpu_model import summarise
 
     logits, totals, pad = 4 * noise(3, 5, VOCABULARY), noise(3, 5), 1
     normaliser, maxima = summarise(logits, pad)

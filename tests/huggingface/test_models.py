@@ -282,7 +282,7 @@ IMPORT_ORDERS = {
     "torch first": "import torch, macaron, sys; assert 'transformers' not in sys.modules",
     "transformers first": "from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer; import macaron",
     "a model of theirs": "import macaron, sys; from transformers import BertModel",
-    "our module": "import sys, macaron.huggingface.encoder",
+    "our module": "import sys, macaron.huggingface.models",
 }
 #: Each order in a process of its own; all but the first are forked from one that has imported torch.
 PROGRAM = """

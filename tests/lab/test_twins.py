@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from macaron.data.manifest import read_manifest
+from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
 from macaron.models import EncoderForPreTraining, TranslationConfig, TranslationModel, preset

@@ -152,7 +152,7 @@ def test_a_kernel_is_whole_on_both_sides(kind: str):
     [
         ({"activation": "swish"}, "no activation 'swish'"),
         ({"activation": []}, "activation is an empty list"),
-        ({"norm_type": "batch"}, "norm_type must be one of layer, rms"),
+        ({"norm_type": "batch"}, "norm_type must be one of 'layer', 'rms'"),
         ({"attention": "rotery"}, "unknown attention 'rotery'; did you mean 'rotary'"),
         ({"attention": 3}, "attention must be one of softmax"),
         ({"attention": {"position": "rotary"}}, "attention.position.*did you mean 'positions'"),
@@ -166,7 +166,7 @@ def test_a_kernel_is_whole_on_both_sides(kind: str):
         ({"attention": {"kind": "dynamic", "kernels": [0]}}, "attention.kernels.0. must be at least 1"),
         ({"attention": "dynamic", "tying": "depth"}, "attention.kernels has 4 sizes, but all layers are one"),
         ({"positions_at": "none"}, "cannot see the order of words"),
-        ({"positions_at": "sometimes"}, "positions_at must be one of input, none, layers"),
+        ({"positions_at": "sometimes"}, "positions_at must be one of 'input', 'none', 'layers'"),
         ({"decoder_settings": {"positions_at": "none"}}, "decoder_settings: no setting 'positions_at'"),
         ({"velocity": "nestorov"}, "unknown velocity 'nestorov'; did you mean 'nesterov'"),
         ({"velocity": {"gamma": 1}}, "unknown key 'velocity.gamma'"),

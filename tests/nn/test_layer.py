@@ -248,7 +248,7 @@ def test_a_row_without_any_key_is_moved_by_nothing_not_by_nan(x: Tensor):
 
 
 def test_mistakes_are_named():
-    with pytest.raises(MacaronError, match="norm must be one of pre, post"):
+    with pytest.raises(MacaronError, match="norm must be one of 'pre', 'post'"):
         settings(norm="sandwich")
     with pytest.raises(MacaronError, match="tying must be one of"):
         settings(tying="yes")

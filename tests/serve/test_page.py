@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from macaron.decode.text_pieces import sentence_at
-from macaron.serve.page import INSIDE_POLICY, POLICY
+from macaron.serve.app import INSIDE_POLICY, POLICY
 from served import Served
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

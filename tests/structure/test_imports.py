@@ -14,7 +14,7 @@ ROOMS = (
 )
 #: Files beside the rooms, which import no room.
 BESIDE = (
-    *("errors", "settings", "files", "seal", "processes", "device", "origin", "shipped", "json_files", "locks"),
+    *("errors", "settings", "files", "seal", "processes", "device", "shipped", "json_files"),
     "limits",
 )
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from macaron.locks import LOCK
+from macaron.files import LOCK
 
 
 def test_the_second_is_refused_and_a_killed_first_is_forgotten(recipe: Path, server: Any, tmp_path: Path):

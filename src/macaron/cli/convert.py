@@ -40,7 +40,7 @@ def fairseq(
         check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_fairseq
 
-    lines, notes = convert_fairseq(
+    lines = convert_fairseq(
         checkpoint,
         dictionary,
         out,
@@ -52,8 +52,6 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
-    for note in notes:
-        typer.echo(f"macaron: {note}", err=True)
     typer.echo("\n".join(lines))
 
 

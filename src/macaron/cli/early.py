@@ -59,8 +59,7 @@ def check_early(
     if split not in (None, "valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if data is not None:
-        from macaron.data.manifest import read_manifest
-        from macaron.data.prepared import open_prepared
+        from macaron.data.prepared import open_prepared, read_manifest
 
         manifest = read_manifest(data)
         if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:

@@ -47,9 +47,8 @@ def prepare(
     verify: Verify = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
-    from macaron.origin import Origin
     from macaron.recipe import data_recipe, load_content
-    from macaron.settings import override, to_data
+    from macaron.settings import Origin, override, to_data
 
     shared = {"vocab_size": vocab_size, "pipeline": pipeline, "tokenizer": tokenizer, "extend_vocab": extend_vocab}
     languages = {"source_lang": source_lang, "target_lang": target_lang}

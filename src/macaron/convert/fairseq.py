@@ -37,11 +37,11 @@ _TABLES, _PROBLEMS = _DATA["tables"], _DATA["problems"]
 
 def convert_fairseq(
     checkpoint: str | Path, dictionary: str | Path, out: str | Path, *, force: bool = False, **settings: Any
-) -> tuple[list[str], list[str]]:
+) -> list[str]:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
     :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`; languages: by default the checkpoint's
-    :returns: a description in lines, and warnings
+    :returns: a description in lines
     """
     out = Path(out)
     read = read_checkpoint(checkpoint)
@@ -61,7 +61,7 @@ def convert_fairseq(
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
     title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind
-    return description(title, model, out), _notes(tokenizer)
+    return description(title, model, out)
 
 
 def check_replaceable(path: Path, force: bool) -> None:
@@ -98,20 +98,6 @@ def _tokenizer(
     remedy = "Give that of the model, including the 'madeupword' lines that pad it to a multiple of 8."
     require(size == rows, f"{other}. {remedy}")
     return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
-
-
-def _notes(tokenizer: MacaronTokenizer) -> list[str]:
-    if tokenizer.pipeline != "moses":
-        return []
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    known = sorted(set(NonbreakingPrefixes().available_langs.values()))
-    unknown = dict.fromkeys(lang for lang in (tokenizer.source_lang, tokenizer.target_lang) if lang not in known)
-    # Not an error: Moses itself does so, and corpora of such languages were made with it.
-    return [
-        f"Moses has no rules for the language {lang!r} and treats it as English; it knows {', '.join(known)}"
-        for lang in unknown
-    ]
 
 
 def description(title: str, model: Network, out: Path) -> list[str]:
@@ -158,11 +144,20 @@ def _encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Enco
     affine = any(".layer_norms." in name for name in checkpoint.tensors)
     checkpoint.agree("no_normalize_affine", not affine)
     fields = _shared_fields(checkpoint, ("encoder",))
+    labels: dict[str, Any] = {}
     if kind == "bert":
         checkpoint.matrix("embed_out")  # always present, although it is tied
+    elif kind == "classifier":
+        count = checkpoint.matrix("classifier.weight").shape[0]
+        checkpoint.agree("n_classes", count)
+        given = f"args.criterion is {(criterion := str(args.get('criterion')))!r}"
+        require(criterion in _PROBLEMS, f"{given}; a classifier's is one of {', '.join(_PROBLEMS)}")
+        labels = {"id2label": default_labels(count), "problem_type": _PROBLEMS[criterion]}
+        fits = count == 1 or labels["problem_type"] == "single_label_classification"
+        require(fits, f"{given}, which has one output, but the classifier has {count}")
     return EncoderConfig(
         **fields,
-        **(_classifier_fields(checkpoint) if kind == "classifier" else {}),
+        **labels,
         # In the authors' code the first half-step is always relu.
         activation=("relu", activation) if fields["inner_sizes"] else activation,
         norm_affine=affine,
@@ -173,18 +168,6 @@ def _encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Enco
         first_segment=1,
         freeze_first_segment=True,
     )
-
-
-def _classifier_fields(checkpoint: FairseqCheckpoint) -> dict[str, Any]:
-    labels = checkpoint.matrix("classifier.weight").shape[0]
-    checkpoint.agree("n_classes", labels)
-    criterion = str(checkpoint.args.get("criterion"))
-    given = f"args.criterion is {criterion!r}"
-    require(criterion in _PROBLEMS, f"{given}; a classifier's is one of {', '.join(_PROBLEMS)}")
-    problem = _PROBLEMS[criterion]
-    fits = labels == 1 or problem == "single_label_classification"
-    require(fits, f"{given}, which has one output, but the classifier has {labels}")
-    return {"id2label": default_labels(labels), "problem_type": problem}
 
 
 def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from macaron.data.manifest import DataKind
-from macaron.data.prepared import SPLITS
+from macaron.data.prepared import SPLITS, DataKind
 from macaron.errors import naming, require
 from macaron.json_files import Count
 from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between

@@ -23,9 +23,8 @@ from macaron.decode.stream import full_windows
 from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import alone, raw_lines, refusing, write_json
+from macaron.files import LOCK, alone, raw_lines, refusing, write_json
 from macaron.json_files import Count, Record, read_json
-from macaron.locks import LOCK
 from macaron.models.load import find_folder
 from macaron.processes import Progress
 from macaron.seal import fingerprint

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 from operator import eq
 
@@ -23,6 +24,7 @@ _MESSAGES: dict[Note, str] = {
 }
 
 
+@lru_cache(maxsize=16)
 def bounded(settings: SearchSettings) -> SearchSettings:
     """Settings whose limit depends on the source: no translation is many times longer than it."""
     longest = settings.max_length

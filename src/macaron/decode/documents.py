@@ -38,32 +38,13 @@ Format = Literal["text", "html", "srt"]
 ENDINGS: dict[str, Format] = {".txt": "text", ".html": "html", ".htm": "html", ".srt": "srt"}
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->")
-_DIALOGUE = re.compile(r"(?:<[^<>]*>|\s)*[-–—]")
-#: Tags and positions in subtitles; white space; other text.
-_SUBTITLE = re.compile(r"</?([a-zA-Z]++)[^<>\r\n]*>|\{[^{}\r\n]*\}|(\s+)|[^<{\s]+|[<{]")
-_WORDS = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+")
-_TAG = re.compile(r"<[^<>]*>|\{[^{}]*\}")
-_VALUE = r"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'>])[^ \t\n\f\r>]*+"
-_ATTRIBUTE = rf"(=?[^ \t\n\f\r/>=]*+)(?:[ \t\n\f\r]*+=[ \t\n\f\r]*+({_VALUE}))?+"
-#: A comment; other declarations and bogus comments; a tag. Markup that is not closed reaches to the end.
-_MARKUP = re.compile(
-    r"<!--(?:-?>|.*?(?:--!?>|\Z))"
-    r"|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)"
-    r"|<(?P<close>/?)(?P<name>[a-zA-Z][^ \t\n\f\r/>]*+)"
-    rf"(?P<attributes>(?:[ \t\n\f\r/]++|(?=[^>]){_ATTRIBUTE})*+)(?:>|\Z)",
-    re.DOTALL,
-)
-_ATTRIBUTES = re.compile(_ATTRIBUTE)
-#: Characters of text: references, white space, others. Numbers of many digits are no references.
-_CHARACTERS = re.compile(r"&(?:#[0-9]{1,10}|#[xX][0-9a-fA-F]{1,10}|[a-zA-Z][a-zA-Z0-9]{0,31});?|\s+|[^&\s]+|&")
-_SCRIPT = re.compile(r"<!--|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
-
+_PATTERNS: dict[str, str] = load_toml(Path(__file__).with_suffix(".toml"))[0]
+_LINE, _TIMES, _DIALOGUE, _WORDS = (re.compile(_PATTERNS[name]) for name in ("line", "times", "dialogue", "words"))
+_TAG, _SUBTITLE, _CHARACTERS = (re.compile(_PATTERNS[name]) for name in ("tag", "subtitle", "characters"))
+_ATTRIBUTES, _SCRIPT, _SHORT = (re.compile(_PATTERNS[name]) for name in ("attribute", "script", "short"))
+_MARKUP = re.compile(_PATTERNS["markup"].replace("ATTRIBUTE", _PATTERNS["attribute"]))
 #: Elements by what becomes of them, see html.toml.
 _ELEMENTS = {kind: frozenset(names) for kind, names in load_toml(Path(__file__).with_name("html.toml"))[0].items()}
-#: Text that stays as it is may be part of a sentence if it is short and ends none.
-_SHORT = re.compile(r"(?:[^.!?…。！？]|[.!?…](?! )){1,100}")
 
 
 class Document:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from macaron.decode.place_tags import Alignment, Link, Span, word_spans
+from macaron.decode.place_tags import Span
 from macaron.decode.search import batches
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, not_finite
@@ -56,45 +56,7 @@ def forced(
     return target, model.decode(shifted, model.encode(source, real), real, weights=weights)
 
 
-@torch.inference_mode()
-def align(
-    model: TranslationModel,
-    tokenizer: MacaronTokenizer,
-    front: Sequence[int],
-    sources: Sequence[str],
-    translations: Sequence[str],
-    batch_tokens: int,
-) -> list[Alignment | None]:
-    """The alignments of translations; None for a pair that is longer than the model allows.
-
-    Attention is averaged over all heads and layers, which is better than any one of them, and summed over the tokens of
-    a word. A word of the translation is linked to the word of the source to which it gives the largest share of what
-    that word gets from all: names and rare words get more attention than others from everywhere.
-
-    :param front: ids before each source, a tag's
-    """
-    sides = [tokenizer.token_spans(sources), tokenizer.token_spans(translations, "target")]
-    ids = [([*front, *a[0]], b[0]) for a, b in zip(*sides, strict=True)]
-    found: list[Alignment | None] = [None] * len(ids)
-    lengths = [max(map(len, pair)) for pair in ids]
-    short = [i for i, length in enumerate(lengths) if length <= model.config.longest_input]
-    for batch in batches([lengths[i] for i in short], batch_tokens):
-        rows = [short[i] for i in batch]
-        weights: Weights = []
-        forced(model, [ids[i][0] for i in rows], [ids[i][1] for i in rows], weights)
-        mean = torch.stack([each.float().mean(dim=1) for name, each in weights if name == "H"]).mean(dim=0).cpu()
-        for row, i in enumerate(rows):
-            words = word_spans(sources[i]), word_spans(translations[i])
-            source, target = (_tokens_of(*each) for each in zip(words, (sides[0][i][1], sides[1][i][1]), strict=True))
-            attention = mean[row, : target.shape[1], len(front) : len(front) + source.shape[1]]
-            shares = target @ attention @ source.T
-            if shares.numel():
-                best = (shares / shares.sum(dim=0).clamp(min=1e-9)).argmax(dim=1).tolist()
-                found[i] = tuple(Link(words[0][k], span) for k, span in zip(best, words[1], strict=True))
-    return found
-
-
-def _tokens_of(words: Sequence[Span], tokens: Sequence[Span]) -> Tensor:
+def tokens_of(words: Sequence[Span], tokens: Sequence[Span]) -> Tensor:
     """Which tokens a word has: 1 where characters of both overlap, (words, tokens)."""
     ours, theirs = (torch.tensor(spans).view(-1, 2) for spans in (words, tokens))
     return ((ours[:, :1] < theirs[:, 1]) & (ours[:, 1:] > theirs[:, 0])).float()

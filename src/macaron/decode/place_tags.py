@@ -9,13 +9,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
+
+from macaron.settings import load_toml
 
 Span = tuple[int, int]
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
-#: A number of four digits or more, as an expression.
-LONG_NUMBER = r"\d{1,3}(?:[.,'’]\d{3}){1,9}(?:[.,]\d{1,9})?(?!\d)|\d{4,}"
-_NUMBER = re.compile(LONG_NUMBER)
+#: The regular expressions of text, as strings.
+PATTERNS: dict[str, str] = load_toml(Path(__file__).with_name("text_pieces.toml"))[0]
+_NUMBER = re.compile(PATTERNS["number"])
 #: In a translation a number may have other separators: 15000, 15,000; with decimals 1.234,56 and 1,234.56.
 _SEPARATORS = re.compile(r"(?<=\d)[.,'’\s](?=\d{3})"), re.compile(r"(?<=\d)(?:[.,'’]|\s(?=\d{3}))(?=\d)")
 #: The order of marks at the same place.

@@ -200,7 +200,6 @@ class Scorer:
             memory=self.memory,
             memory_mask=self.memory_mask,
             cache=cache,
-            kernel=model.kernel,
             positions=cache.steps + FIRST_POSITION,
         )
         x = model.embedding(tokens, context.positions)

@@ -11,55 +11,28 @@ says.
 """
 
 import re
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
-from typing import Literal as OneOf
 from typing import NamedTuple
 
-from macaron.decode.place_tags import LONG_NUMBER, Alignment, Element, is_number, place_tags
+from macaron.decode.place_tags import PATTERNS, Alignment, Element, is_number, place_tags
 from macaron.decode.settings import Hypothesis, Note
-from macaron.errors import MacaronError
 from macaron.text.pipeline import State
 from macaron.text.sentence_splitter import SPACELESS, abbreviations, splitter
 
-#: Tabs between cells and all line breaks.
-_BREAK = re.compile(r"([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
-_DASH = r"[-–—*+•·‣◦▪●○■□►▶➢✓✔→]"
-_BULLET = re.compile(rf"{_DASH}\s+")
-#: At the start of a line or cell, also one after another: bullets, "> ", "## ", "1. ", "2.3) ", "(4) ", "a) ", "iv. ".
-_MARKS = re.compile(
-    rf"(?:(?:{_DASH}|>|#{{1,6}}|\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\)|[ivx]{{2,4}}[.)]|\((?:\d{{1,3}}|[A-Za-z])\))(?:\s+|$))+"
-)
-_LAST_NUMBER = re.compile(r"\d{1,3}\.\s+$")
-_FIRST_WORD = re.compile(r"\w*")
-#: What no translation changes. Each begins after a boundary and has bounded parts: a search takes linear time.
-_SIGN = (
-    r"(?:[\U0001f000-\U0001faff\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff]"
-    r"[\ufe0e\ufe0f\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*|[0-9#*]\ufe0f?\u20e3)+"  # with modifiers
-    r"|(?<![\w@#&/])[@#][^\W\d_]\w*(?![\w@])"  # names and tags of posts
-)
-_ADDRESS = (
-    # Pairs of parentheses are part of it, as in Wikipedia's; punctuation at its end is not.
-    r"(?<!\w)(?:\w{1,20}://|www\.)[^\s()]*(?:\([^\s()]*\)[^\s()]*){0,20}(?<![.,;:!?…\[\]{}<>\"'«»‹›“”„‘’。！？])"
-    r"|(?<![\w.+-])@?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
-)
-_LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|{LONG_NUMBER}")
+_BREAK, _BULLET, _MARKS = (re.compile(PATTERNS[name]) for name in ("break", "bullet", "marks"))
+_LAST_NUMBER, _FIRST_WORD = (re.compile(PATTERNS[name]) for name in ("last_number", "first_word"))
+_LITERAL = re.compile(f"{PATTERNS['literal']}|{PATTERNS['number']}")
+#: Boundaries to cut a long sentence at, best first.
+_BOUNDARIES = [re.compile(PATTERNS[name]) for name in ("sentence", "clause", "word")]
 #: What stands for an address, in this order: models have met it as a name.
 _LETTERS = "XYZQWVKJ"
 #: Languages that are written without a space between sentences.
 _NO_SPACE_BETWEEN = ("zh", "ja")
 Aligner = Callable[[list[str], list[str]], Sequence[Alignment | None]]
-LongLines = OneOf["split", "refuse", "truncate"]
 END = 1  # `</s>`, which every source ends with
-#: Boundaries to cut a long sentence at, best first: sentences, clauses, words.
-_BOUNDARIES = (
-    re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])"),
-    re.compile(r"(?<=[,;:–—])\s+|(?<=[，、；：])"),
-    re.compile(r"\s+"),
-)
 
 
 class Literal(NamedTuple):
@@ -93,17 +66,6 @@ class Piece:
     def original(self) -> str:
         """The sentence as it was."""
         return self.source or self.text
-
-
-class LineRefused(MacaronError):
-    """A line is too long and was to be refused; nothing has been translated.
-
-    :param index: its index among the given lines, so that those before it can still be translated
-    """
-
-    def __init__(self, message: str, index: int) -> None:
-        super().__init__(message)
-        self.index = index
 
 
 @dataclass(frozen=True)
@@ -226,13 +188,6 @@ def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     return [*parts_that_fit(left, fits), *space, *parts_that_fit(right, fits)]
 
 
-def longest_start(text: str, fits: Callable[[str], bool]) -> list[Piece]:
-    """The longest beginning that fits, ending between words if possible, as the only part."""
-    end = bisect_left(range(1, len(text) + 1), True, key=lambda end: not fits(text[:end]))
-    words = text[:end] if end == len(text) or text[end].isspace() else text[:end].rpartition(" ")[0]
-    return [Piece(words.rstrip() or text[:end])]
-
-
 def _cut(text: str) -> int | None:
     for boundary in _BOUNDARIES:
         # The text has no white space at its ends: both sides of a cut inside are non-empty.
@@ -246,13 +201,11 @@ def fit_texts(
     texts: Sequence[Sequence[Piece]],
     encode: Callable[[list[str]], list[list[int]]],
     longest: int,
-    long_lines: LongLines,
-    first_line: int = 1,
 ) -> list[FittedText]:
     """Encode the sentences of texts (ids, each with its end), and cut those of more than ``longest`` tokens."""
     encoded = iter(encode([piece.text for text in texts for piece in text if not piece.kept]))
     fitted = [FittedText([], [], []) for _ in texts]
-    for index, (text, made) in enumerate(zip(texts, fitted, strict=True)):
+    for text, made in zip(texts, fitted, strict=True):
         for piece in text:
             ids = [] if piece.kept else next(encoded)
             if len(ids) <= END:  # kept, or nothing that the tokenizer knows
@@ -260,12 +213,8 @@ def fit_texts(
             elif len(ids) <= longest + END:
                 made.pieces.append(piece)
                 made.sources.append(ids)
-            elif long_lines == "refuse":
-                said = f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}"
-                raise LineRefused(f"{said}: shorten it or split such sentences (--long-lines split)", index)
             else:
-                cut = parts_that_fit if long_lines == "split" else longest_start
-                parts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
+                parts = parts_that_fit(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
                 made.pieces.append(replace(piece, parts=tuple(parts)))
                 made.sources.extend(encode([part.text for part in parts if not part.kept]))
                 words = any(part.kept and part.text != " " for part in parts)

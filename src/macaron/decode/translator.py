@@ -7,19 +7,19 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args, overload
+from typing import Any, overload
 
 import torch
 
 from macaron.decode.cpu.linear import activation_levels
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
-from macaron.decode.forced import align, load_folder
+from macaron.decode.forced import Weights, forced, load_folder, tokens_of
 from macaron.decode.gpu import with_kernels, without_collection
-from macaron.decode.place_tags import Alignment
+from macaron.decode.place_tags import Alignment, Link, word_spans
 from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-from macaron.decode.text_pieces import END, FittedText, LongLines, fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import END, FittedText, fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, NotFinite, not_finite
 from macaron.models.translation import TranslationModel
@@ -124,7 +124,6 @@ class Translator:
         max_length: int | None = None,
         sampling: Sampling | None = None,
         batch_tokens: int | None = None,
-        long_lines: LongLines = "split",
         max_source_length: int | None = None,
         first_line: int = 1,
         state: State = "raw",
@@ -143,10 +142,9 @@ class Translator:
             is that of all its tokens
         :param sampling: draw ``nbest`` samples instead of searching
         :param batch_tokens: source tokens in a batch, padding included
-        :param long_lines: for sentences of more than ``max_source_length`` tokens: ``split`` translates their parts
-            and joins the translations, ``truncate`` cuts, ``refuse`` is an error (`LineRefused`)
-        :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
-        :param first_line: number of the first line, for messages and for the random numbers of a line
+        :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more. Of a longer sentence
+            parts are translated, and their translations joined
+        :param first_line: number of the first line, for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens; the translations are then, too
         :param tags: the tag of each line; by default the translator's own
         :param bound: cut degenerate translations; by default where lines are split
@@ -167,8 +165,6 @@ class Translator:
         nbest = settings.beam if nbest is None else nbest
         if not 1 <= nbest <= settings.beam:
             raise MacaronError(f"nbest must be between 1 and the beam ({settings.beam}), not {nbest}: widen the beam")
-        if long_lines not in get_args(LongLines):
-            raise MacaronError(f"long_lines must be one of {', '.join(get_args(LongLines))}, not {long_lines!r}")
         # The end of a source that is longer than the longest translation would be lost.
         usual = max(settings.max_length, SearchSettings.max_length)
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - END)
@@ -180,7 +176,7 @@ class Translator:
             settings = bounded(settings)
         encode, size = partial(self.tokenizer.encode_lines, state=state), batch_tokens or self.batch_tokens
         with without_collection() if self.model.device.type == "cuda" else nullcontext():
-            fitted = fit_texts(texts, encode, longest, long_lines, first_line)
+            fitted = fit_texts(texts, encode, longest)
             return self._translate(fitted, fronts, first_line, settings, nbest, size, state, found)
 
     @property
@@ -190,10 +186,37 @@ class Translator:
             return f"int8, activations with {activation_levels().bit_length() + 1} bits"
         return str(self.half or self.searched.embedding.tokens.weight.dtype).removeprefix("torch.")
 
+    @torch.inference_mode()
     def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
-        """For each translation which words of its source it renders, see `macaron.decode.forced`."""
+        """Which words of its source each translation renders; None for a pair that is longer than the model allows.
+
+        Attention is averaged over all heads and layers, which is better than any one of them, and summed over the
+        tokens of a word. A word of the translation is linked to the word of the source to which it gives the largest
+        share of what that word gets from all: names and rare words get more attention than others from everywhere.
+        """
+        sides = [self.tokenizer.token_spans(sources), self.tokenizer.token_spans(translations, "target")]
+        front = self._front
+        ids = [([*front, *a[0]], b[0]) for a, b in zip(*sides, strict=True)]
+        found: list[Alignment | None] = [None] * len(ids)
+        lengths = [max(map(len, pair)) for pair in ids]
+        short = [i for i, length in enumerate(lengths) if length <= self.model.config.longest_input]
         limit = min(self.batch_tokens, 8192)  # each pair of tokens has weights in every layer
-        return align(self.model, self.tokenizer, self._front, sources, translations, limit)
+        for batch in batches([lengths[i] for i in short], limit):
+            rows = [short[i] for i in batch]
+            weights: Weights = []
+            forced(self.model, [ids[i][0] for i in rows], [ids[i][1] for i in rows], weights)
+            mean = torch.stack([each.float().mean(dim=1) for name, each in weights if name == "H"]).mean(dim=0).cpu()
+            for row, i in enumerate(rows):
+                words = word_spans(sources[i]), word_spans(translations[i])
+                source, target = (
+                    tokens_of(*each) for each in zip(words, (sides[0][i][1], sides[1][i][1]), strict=True)
+                )
+                attention = mean[row, : target.shape[1], len(front) : len(front) + source.shape[1]]
+                shares = target @ attention @ source.T
+                if shares.numel():
+                    best = (shares / shares.sum(dim=0).clamp(min=1e-9)).argmax(dim=1).tolist()
+                    found[i] = tuple(Link(words[0][k], span) for k, span in zip(best, words[1], strict=True))
+        return found
 
     def _translate(
         self,

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from macaron.huggingface.configuration import HFEncoderConfig as HFEncoderConfig
     from macaron.huggingface.configuration import HFLanguageConfig as HFLanguageConfig
     from macaron.huggingface.configuration import HFTranslationConfig as HFTranslationConfig
-    from macaron.huggingface.encoder import HFEncoderForMaskedLM as HFEncoderForMaskedLM
-    from macaron.huggingface.encoder import HFEncoderForPreTraining as HFEncoderForPreTraining
-    from macaron.huggingface.encoder import HFEncoderForSequenceClassification as HFEncoderForSequenceClassification
-    from macaron.huggingface.encoder import HFEncoderModel as HFEncoderModel
+    from macaron.huggingface.models import HFEncoderForMaskedLM as HFEncoderForMaskedLM
+    from macaron.huggingface.models import HFEncoderForPreTraining as HFEncoderForPreTraining
+    from macaron.huggingface.models import HFEncoderForSequenceClassification as HFEncoderForSequenceClassification
+    from macaron.huggingface.models import HFEncoderModel as HFEncoderModel
+    from macaron.huggingface.models import HFLanguageModel as HFLanguageModel
+    from macaron.huggingface.models import HFTranslationModel as HFTranslationModel
     from macaron.huggingface.tokenizer import HFTokenizer as HFTokenizer
-    from macaron.huggingface.translation import HFLanguageModel as HFLanguageModel
-    from macaron.huggingface.translation import HFTranslationModel as HFTranslationModel
 
 __getattr__ = lazy(__name__, __file__)
 
@@ -47,17 +47,17 @@ def _register(name: str) -> None:
         for config in CONFIGURATIONS:
             auto.AutoTokenizer.register(config, fast_tokenizer_class=HFTokenizer, exist_ok=True)
     else:
-        from macaron.huggingface import encoder, translation
+        from macaron.huggingface import models
 
         for auto_class, model in (
-            (auto.AutoModel, translation.HFTranslationModel),
-            (auto.AutoModelForSeq2SeqLM, translation.HFTranslationModel),
-            (auto.AutoModel, translation.HFLanguageModel),
-            (auto.AutoModelForCausalLM, translation.HFLanguageModel),
-            (auto.AutoModel, encoder.HFEncoderModel),
-            (auto.AutoModelForMaskedLM, encoder.HFEncoderForMaskedLM),
-            (auto.AutoModelForPreTraining, encoder.HFEncoderForPreTraining),
-            (auto.AutoModelForSequenceClassification, encoder.HFEncoderForSequenceClassification),
+            (auto.AutoModel, models.HFTranslationModel),
+            (auto.AutoModelForSeq2SeqLM, models.HFTranslationModel),
+            (auto.AutoModel, models.HFLanguageModel),
+            (auto.AutoModelForCausalLM, models.HFLanguageModel),
+            (auto.AutoModel, models.HFEncoderModel),
+            (auto.AutoModelForMaskedLM, models.HFEncoderForMaskedLM),
+            (auto.AutoModelForPreTraining, models.HFEncoderForPreTraining),
+            (auto.AutoModelForSequenceClassification, models.HFEncoderForSequenceClassification),
         ):
             auto_class.register(model.config_class, model, exist_ok=True)
 

@@ -67,15 +67,6 @@ class PreTrainedMixin:
         if reset is not None:
             reset()
 
-    @property
-    def kernel(self: Any) -> str:
-        """The attention kernel of ``attn_implementation``: sdpa unless eager is asked for."""
-        return "eager" if self.config._attn_implementation == "eager" else "sdpa"
-
-    @kernel.setter
-    def kernel(self: Any, name: str) -> None:
-        self.config._attn_implementation = name
-
     def get_input_embeddings(self: Any) -> nn.Module:
         """The token embedding."""
         return self.embedding.tokens

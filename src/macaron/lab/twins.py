@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from macaron import ode
-from macaron.data.manifest import read_manifest
+from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.files import write_json, writing
 from macaron.lab.compare.comparison import Result
@@ -29,10 +29,9 @@ from macaron.models.configuration import TranslationConfig
 from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
-from macaron.origin import located
 from macaron.processes import Workers
 from macaron.recipe import ModelSettings, Recipe, configuration, recipe_from
-from macaron.settings import load_toml
+from macaron.settings import load_toml, located
 from macaron.tasks.auto import kept
 from macaron.tasks.auto import resolve as resolve_auto
 from macaron.tasks.run import pace_of

@@ -8,13 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from macaron.errors import MacaronError, naming, require
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
-from macaron.nn.budget import LayerSettings
-from macaron.nn.interaction import Interaction
+from macaron.nn.budget import Interaction, LayerSettings, Rate
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.ode.scheme import finite
-from macaron.origin import Origin
-from macaron.settings import OTHERS, check_fields, convert
+from macaron.settings import OTHERS, Origin, check_fields, convert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,7 @@ class ModelConfig(LayerSettings):
     eos_token_id: int | tuple[int, ...] | None = 2
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for name in ("scheme", "decoder_scheme"):
             if isinstance(getattr(self, name, None), Scheme):
                 object.__setattr__(self, name, getattr(self, name).to_dict())  # a form that JSON can hold
@@ -65,7 +63,6 @@ class ModelConfig(LayerSettings):
                 object.__setattr__(self, name, [[step.operator, step.coefficient] for step in steps])
             if "H" in [step.operator for step in steps] and not name.startswith("decoder"):
                 raise MacaronError(f"{name} has cross-attention (H), which {self.title} lacks")
-        super().__post_init__()
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             given = getattr(self, name, None)
             for token in given if isinstance(given, tuple) else (given,):
@@ -187,8 +184,8 @@ class TextConfig(ModelConfig):
     intermediate_size: int = 3072
     num_hidden_layers: int = 12
     activation: str | tuple[str, ...] = "gelu"
-    attention_dropout: float = 0.1
-    initializer: str = "kaiming"
+    attention_dropout: Rate = 0.1
+    initializer: Literal["xavier", "kaiming"] = "kaiming"
     id2label: dict[Any, str] | None = None
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
     classification: Annotated[ClassifierInput, OTHERS] | None = None

@@ -23,26 +23,21 @@ class Network(nn.Module):
     config: Any
     embedding: Embedding
     encoder: Stack
-    #: Kernel of attention; "eager" gives access to its weights.
-    kernel: str = "sdpa"
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         self.build(config)
-        self._draw_weights()
-
-    def build(self, config: Any) -> None:
-        """Make the parts of the network."""
-        raise NotImplementedError
-
-    def _draw_weights(self) -> None:
-        # Building has drawn them already; the second draw, but of nested networks, gives a seed the same weights as in
-        # earlier versions, where transformers made it.
+        # Building has drawn the weights already; the second draw, but of nested networks, gives a seed the same ones as
+        # in earlier versions, where transformers made it.
         inside = {leaf for part in self.children() if isinstance(part, Network) for leaf in part.modules()}
         for leaf in self.modules() if self.device.type != "meta" else ():
             if leaf not in inside and hasattr(leaf, "reset_parameters"):
                 leaf.reset_parameters()  # type: ignore[operator]
+
+    def build(self, config: Any) -> None:
+        """Make the parts of the network."""
+        raise NotImplementedError
 
     def encode(
         self,
@@ -63,7 +58,7 @@ class Network(nn.Module):
         :param weights: if a list, receives the weights of every attention
         """
         positions = None if real is None else token_positions(real)
-        context = Context(mask=key_mask(real), kernel=self.kernel, weights=weights, positions=positions)
+        context = Context(mask=key_mask(real), weights=weights, positions=positions)
         return self.encoder(self.embedding(ids, positions, segments, vectors), context, states)
 
     @property

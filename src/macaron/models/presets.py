@@ -1,7 +1,6 @@
 """Named models, see presets.toml. Each ``transformer-x`` and ``macaron-x`` are twins: equal size, other scheme."""
 
 import dataclasses
-import difflib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,8 +42,7 @@ def preset(name: str, **changes: Any) -> AnyConfig:
     """The configuration of a preset, with fields changed: ``preset("macaron-small", vocab_size=8000)``."""
     table = _presets()
     if name not in table:
-        close = difflib.get_close_matches(name, table, n=3, cutoff=0.3)
-        raise MacaronError(f"no preset {name!r}; nearest: {', '.join(close) or ', '.join(table)}")
+        raise MacaronError(f"no preset {name!r}{nearest(name, table)}")
     kind, settings = table[name]
     known = [field.name for field in dataclasses.fields(kind)]
     unknown = [key for key in changes if key not in known]

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
 from macaron.models.network import Network
 from macaron.models.presets import AnyConfig, preset, preset_names, twin
 from macaron.models.translation import LanguageModel, TranslationModel
-from macaron.nn.budget import layer_widths
+from macaron.nn.layer import layer_widths
 
 #: One line of ``macaron models``: name, kind and scheme; layers, widths and heads; parameters, with and without the
 #: embedding; the twin, and the difference of their sizes relative to it (None without one). It is what --json prints.
@@ -18,9 +18,7 @@ Summary = dict[str, Any]
 
 #: The network of each configuration; an encoder's has both pre-training heads.
 NETWORKS: dict[type[AnyConfig], type[Network]] = {
-    TranslationConfig: TranslationModel,
-    EncoderConfig: EncoderForPreTraining,
-    LanguageConfig: LanguageModel,
+    each.config_class: each for each in (TranslationModel, EncoderForPreTraining, LanguageModel)
 }
 
 

@@ -9,9 +9,8 @@ from torch import Tensor
 from macaron.models.configuration import GenerationSettings, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.network import Network, build_embedding, key_mask
-from macaron.nn.attention import Context, KeyValueCache
+from macaron.nn.attention import Context, KeyValueCache, Padding
 from macaron.nn.embedding import FIRST_POSITION, token_positions
-from macaron.nn.positions import Padding
 from macaron.nn.stack import Stack
 
 
@@ -51,7 +50,6 @@ class DecoderNetwork(Network):
             memory=memory,
             memory_mask=key_mask(real),
             cache=cache,
-            kernel=self.kernel,
             weights=weights,
             positions=positions,
         )
@@ -92,8 +90,8 @@ class TranslationModel(DecoderNetwork):
         real = ids != self.pad
         left, right, mask = Padding(real), Padding(target_real), key_mask(real)
         x = left.remove(self.embedding(ids, token_positions(real), vectors=vectors[0]))
-        memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
-        context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
+        memory = self.encoder(x, Context(mask=mask, padding=left))
+        context = Context(causal=True, memory=memory, memory_mask=mask)
         context.padding, context.memory_padding = right, left
         y = right.remove(self.embedding(target, vectors=vectors[1]))
         return self.decoder(y, context), right.rows

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from macaron.nn.attention import KeyValueCache as KeyValueCache
     from macaron.nn.attention import SelfAttention as SelfAttention
     from macaron.nn.budget import LayerSettings as LayerSettings
-    from macaron.nn.budget import layer_parameters as layer_parameters
-    from macaron.nn.budget import layer_widths as layer_widths
     from macaron.nn.compat import TransformerDecoderLayer as TransformerDecoderLayer
     from macaron.nn.compat import TransformerEncoderLayer as TransformerEncoderLayer
     from macaron.nn.embedding import Embedding as Embedding
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
     from macaron.nn.layer import SchemeLayer as SchemeLayer
     from macaron.nn.layer import SubLayer as SubLayer
     from macaron.nn.layer import build_layer as build_layer
+    from macaron.nn.layer import layer_parameters as layer_parameters
+    from macaron.nn.layer import layer_widths as layer_widths
     from macaron.nn.linear import FeedForward as FeedForward
     from macaron.nn.stack import Stack as Stack
 

@@ -1,4 +1,7 @@
-"""Widths from a parameter budget: networks of different schemes have the same number of parameters.
+"""The settings of a layer, as data in a configuration: how particles act on each other (F and H), widths. No torch.
+
+Widths follow from a parameter budget (see `macaron.nn.layer.layer_widths`): networks of different schemes have the same
+number of parameters.
 
 A layer may apply an operator several times. Untied, each application has its own weights and a share of the width:
 k feed-forward networks have 1/k of the inner width each, k attentions keep their heads and have 1/k of the head width.
@@ -8,17 +11,94 @@ The remaining difference (norms, biases, rounding) is small: Macaron has 3 D par
 Transformer. For schemes of many sub-steps it is not small; their feed-forward networks are made narrower instead.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal
 
-from macaron.errors import MacaronError, naming, nearest
-from macaron.limits import MODEL_SIZES, Between
-from macaron.nn.interaction import Interaction, interaction
-from macaron.ode import Scheme, Velocity, integrator, velocity
-from macaron.origin import Origin
-from macaron.settings import convert
+from macaron.errors import MacaronError, naming, nearest, unknown
+from macaron.limits import LONGEST_TEXT, MODEL_SIZES, Between
+from macaron.ode import Velocity, integrator, velocity
+from macaron.settings import build, check_fields
+
+#: Short for the settings that are needed most often.
+NAMES: dict[str, dict[str, Any]] = {
+    "softmax": {},
+    "rotary": {"positions": "rotary"},
+    "relative": {"positions": "relative"},
+    "qk-norm": {"qk_norm": True},
+    **{kind: {"kind": kind} for kind in ("weighted", "lightweight", "dynamic")},
+}
+#: The settings that each kind has, and those that need another one.
+_ATTENTION, _CONVOLUTION = ("positions", "qk_norm", "clip", "theta"), ("kernels", "glu")
+_OPTIONS = {"softmax": _ATTENTION, "weighted": _ATTENTION, "lightweight": _CONVOLUTION, "dynamic": _CONVOLUTION}
+_NEEDS = {"clip": "relative", "theta": "rotary"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction:
+    """Which operator moves a particle by the others, and its settings.
+
+    :param kind: softmax (attention); weighted: attention with a feed-forward network for each head (Weighted
+        Transformer); lightweight, dynamic: convolutions (Wu et al.)
+    :param positions: how attention sees positions, beside those in the states: rotary turns queries and keys by angles
+        (Su et al.); relative adds vectors of clipped distances to keys and values (Shaw et al.)
+    :param qk_norm: queries and keys of each head are normalised (RMSNorm with a gain)
+    :param clip: largest distance that relative positions tell apart
+    :param theta: base of the rotary frequencies
+    :param kernels: sizes of a convolution's kernels, by layer; the last one is that of all further layers
+    :param glu: whether the input of a convolution is gated
+    """
+
+    kind: Literal["softmax", "weighted", "lightweight", "dynamic"] = "softmax"
+    positions: Literal["none", "rotary", "relative"] = "none"
+    qk_norm: bool = False
+    clip: Annotated[int, Between(1, LONGEST_TEXT)] = 16
+    theta: Annotated[float, Between(1, 1e9)] = 10000.0
+    kernels: tuple[Annotated[int, Between(1, 1000)], ...] = (3, 7, 15, 31)
+    glu: bool = True
+
+    @property
+    def convolves(self) -> bool:
+        """Whether it is a convolution."""
+        return self.kind in ("lightweight", "dynamic")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it sees the order of positions by itself."""
+        return self.convolves or self.positions != "none"
+
+    def kernel(self, layer: int) -> int:
+        """The size of the kernel in a layer, counted from 0."""
+        return self.kernels[min(layer, len(self.kernels) - 1)]
+
+
+def interaction(data: Any, name: str = "attention") -> Interaction:
+    """The value that a configuration holds as data: a name, or a table of settings.
+
+    :param name: of the setting, for messages
+    """
+    if isinstance(data, str):
+        if data not in NAMES:
+            raise unknown(name, data, NAMES)
+        data = NAMES[data]
+    if not isinstance(data, Mapping):
+        raise MacaronError(f"{name} must be one of {', '.join(NAMES)}, or a table of settings, not {data!r}")
+    made = build(Interaction, data, path=(name,))
+    for key in set(data) - {"kind"}:
+        needed = _NEEDS.get(key, made.positions)
+        if key not in _OPTIONS[made.kind]:
+            raise MacaronError(f"{name}.{key} makes no sense with {name}.kind = {made.kind!r}: leave it out")
+        if needed != made.positions:
+            raise MacaronError(f"{name}.{key} needs {name}.positions = {needed!r}: give that, or leave it out")
+    if not made.kernels:
+        raise MacaronError(f"{name}.kernels is empty: give the size of a kernel, or one for each layer")
+    if name == "cross_attention" and made.ordered:
+        raise MacaronError(
+            f"cross_attention cannot be {made.kind if made.convolves else made.positions}: source and target are two "
+            "sequences, with no distances between them"
+        )
+    return made
+
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
 #: Settings that encoder and decoder have in common.
@@ -26,13 +106,7 @@ _SHARED = {"hidden_size", "bias", "causal", "positions_at"}
 #: A gated activation multiplies one half of its input by a function of the other.
 GATED_NAMES = ("glu", "swiglu", "geglu")
 ACTIVATION_NAMES = ("relu", "gelu", "gelu_new", "relu2", "silu", *GATED_NAMES)
-_CHOICES = {
-    "norm": ("pre", "post"),
-    "norm_type": ("layer", "rms"),
-    "tying": ("none", "layer", "depth"),
-    "initializer": ("xavier", "kaiming"),
-    "positions_at": ("input", "none", "layers"),
-}
+Rate = Annotated[float, Between(0, 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,46 +136,37 @@ class LayerSettings:
     num_attention_heads: int = 4
     head_size: int | None = None
     intermediate_size: int = 2048
-    inner_sizes: tuple[int, ...] | None = None
+    inner_sizes: tuple[Annotated[int, Between(1, MODEL_SIZES["intermediate_size"])], ...] | None = None
     integrator: str = "euler"
     layer_integrator: str = "euler"
     velocity: Any = "none"
-    tying: str = "none"
-    norm: str = "pre"
-    norm_type: str = "layer"
+    tying: Literal["none", "layer", "depth"] = "none"
+    norm: Literal["pre", "post"] = "pre"
+    norm_type: Literal["layer", "rms"] = "layer"
     norm_affine: bool = True
-    layer_norm_eps: float = 1e-5
-    activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
+    layer_norm_eps: Annotated[float, Between(1e-30, 1e30)] = 1e-5
+    activation: Any = "relu"
     attention: Any = "softmax"
     cross_attention: Any = "softmax"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    positions_at: str = "input"
-    initializer: str = "xavier"
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    activation_dropout: Rate = 0.0
+    positions_at: Literal["input", "none", "layers"] = "input"
+    initializer: Literal["xavier", "kaiming"] = "xavier"
     bias: bool = True
     causal: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, most in MODEL_SIZES.items():
             value = getattr(self, name, None)
             if value is not None:
                 Between(0 if name.endswith("_layers") else 1, most).check(name, value)
-        for size in self.inner_sizes or ():
-            Between(1, MODEL_SIZES["intermediate_size"]).check("inner_sizes", size)
         if self.hidden_size % self.num_attention_heads and self.head_size is None:
             raise MacaronError(
                 f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
                 f"({self.num_attention_heads}): change one of them or give head_size"
             )
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        if not 0 < self.layer_norm_eps < math.inf:
-            raise MacaronError(f"the epsilon of a norm must be positive, not {self.layer_norm_eps}")
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
         if not given:
             raise MacaronError("activation is an empty list: give one, or one for each feed-forward network of a layer")
@@ -134,12 +199,10 @@ class LayerSettings:
     def of_decoder(self, changes: Mapping[str, Any]) -> "LayerSettings":
         """The settings of a decoder's layers: those of the encoder, with some changes."""
         known = {each.name: getattr(self, each.name) for each in fields(LayerSettings)}
-        hints = get_type_hints(type(self), include_extras=True)
-        for name, value in changes.items():
+        for name in changes:
             if name not in known or name in _SHARED:
                 raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
-            known[name] = convert(hints[name], value, Origin(), (name,))
-        return LayerSettings(**{**known, "causal": True})
+        return LayerSettings(**{**known, **changes, "causal": True})
 
     def velocity_value(self) -> Velocity:
         """The coefficients of kick and drift."""
@@ -157,41 +220,6 @@ class LayerSettings:
     def gated(self, application: int) -> bool:
         """Whether it is gated."""
         return self.activation_of(application) in GATED_NAMES
-
-
-def plain_parameters(settings: LayerSettings, operator: str, width: int) -> int:
-    """Parameters of one sub-layer of the plain network, with its norm; see `sublayer_parameters`."""
-    hidden, bias = settings.hidden_size, int(settings.bias)
-    norm = hidden * (1 + bias) if settings.norm_affine else 0
-    if operator == "G":
-        return norm + 2 * hidden * width + bias * (width + hidden)
-    inner = settings.num_attention_heads * width
-    return norm + 4 * hidden * inner + bias * (3 * inner + hidden)
-
-
-def sublayer_parameters(
-    settings: LayerSettings, operator: str, width: int, application: int = 0, depth: int = 0, branch: int = 0
-) -> int:
-    """Parameters of one sub-layer with its norm; for the arguments see `macaron.nn.operators.build_operator`."""
-    hidden, bias = settings.hidden_size, int(settings.bias)
-    total = plain_parameters(settings, operator, width)
-    total += {"no": 0, "sublayer": 3, "channel": 3 * hidden}[settings.velocity_value().learned]
-    if settings.norm_type == "rms" and settings.norm_affine:
-        total -= hidden * bias
-    if operator == "G":
-        return total + settings.gated(application) * (hidden + bias) * width
-    value, heads = settings.interaction(operator), settings.num_attention_heads
-    inner = heads * width
-    if value.convolves:  # one or two matrices of the input instead of three
-        total += (value.glu - 2) * (hidden + bias) * inner
-        return total + heads * value.kernel(depth) * (inner if value.kind == "dynamic" else 1)
-    total += 2 * width * value.qk_norm
-    if value.positions == "relative":
-        total += 2 * width * (2 * value.clip + 1)
-    if value.kind == "weighted":
-        rows = (1 + settings.gated(0)) * branch
-        total += heads * (hidden * (rows + branch) + bias * (rows + hidden) + 2) - bias * hidden
-    return total
 
 
 def full_width(settings: LayerSettings, operator: str) -> int:
@@ -212,69 +240,3 @@ def inner_width(settings: LayerSettings, share: int, application: int) -> int:
 def branch_width(settings: LayerSettings, share: float) -> int:
     """The width of a head's feed-forward network, if those of all heads have the share of a plain one."""
     return inner_width(settings, max(1, round(share / settings.num_attention_heads)), 0)
-
-
-def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dict[str, tuple[int, ...]]:
-    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied.
-
-    Where attentions have feed-forward networks, ``"B"`` has the width of those of their heads. They share the total
-    inner width with those of G.
-
-    :param depth: number of the layer, from 0
-    """
-    tied = settings.tying != "none"
-    counts = {operator: 1 if tied else scheme.applications(operator) for operator in scheme.operators}
-    weighted = [op for op in counts if op != "G" and settings.interaction(op).kind == "weighted"]
-    networks = counts.get("G", 0) + sum(counts[operator] for operator in weighted)
-
-    def shared(total: int) -> dict[str, tuple[int, ...]]:
-        """The widths for a total inner width."""
-        found: dict[str, tuple[int, ...]] = {}
-        for operator, count in counts.items():
-            # All attentions have heads of equal width; the widths of G compensate for the rounding below.
-            found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
-            if operator == "G":
-                shares = _share(total, networks)[:count]
-                found[operator] = tuple(inner_width(settings, share, i) for i, share in enumerate(shares))
-        if weighted:
-            found["B"] = (branch_width(settings, total / networks),)
-        return found
-
-    widths = shared(settings.intermediate_size)
-    if settings.inner_sizes is not None and "G" in widths:
-        if len(settings.inner_sizes) != len(widths["G"]):
-            raise MacaronError(
-                f"scheme {scheme.name!r} has {len(widths['G'])} feed-forward networks in a layer, but inner_sizes "
-                f"gives {len(settings.inner_sizes)} widths"
-            )
-        return {**widths, "G": settings.inner_sizes}
-    plain = [*scheme.operators, *(["G"] if weighted and "G" not in widths else [])]
-    twin = sum(plain_parameters(settings, operator, full_width(settings, operator)) for operator in plain)
-    excess = layer_parameters(settings, widths, depth) - twin
-    if abs(excess) > TOLERANCE * twin and networks:
-        total = max(settings.intermediate_size, networks)
-        total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
-        if total < networks:
-            raise MacaronError(
-                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms, "
-                "biases and tables alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
-            )
-        widths = shared(total)
-    return widths
-
-
-def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]], depth: int = 0) -> int:
-    """Parameters of a layer with these sub-layers."""
-    (branch,) = widths.get("B", (0,))
-    return sum(
-        sublayer_parameters(settings, operator, width, application, depth, branch)
-        for operator, each in widths.items()
-        for application, width in enumerate(each)
-        if operator != "B"
-    )
-
-
-def _share(total: int, count: int) -> tuple[int, ...]:
-    """Split a width into ``count`` parts that differ by at most one and sum to it (each at least 1)."""
-    least, rest = divmod(total, count)
-    return tuple(max(1, least + (index < rest)) for index in range(count))

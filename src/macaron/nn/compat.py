@@ -7,7 +7,7 @@ are those of torch's layers, and ``load_state_dict`` takes theirs, alone or insi
 """
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,7 @@ class _TorchLayer(nn.Module):
         *,
         scheme: str | dict[str, Any] | Scheme = "strang-gfg",
         integrator: str = "euler",
-        tying: str = "none",
+        tying: Literal["none", "layer", "depth"] = "none",
     ) -> None:
         super().__init__()
         if nhead < 1 or d_model < 1 or d_model % nhead:

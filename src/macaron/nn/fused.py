@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from macaron.nn.attention import Context, CrossAttention
 from macaron.nn.embedding import FIRST_POSITION, Embedding
-from macaron.nn.fused_functions import AttentionHeads, FlashHeads, Inner, Product, ResidualNorm
+from macaron.nn.fused_functions import AttentionHeads, FlashHeads, Inner, PackedRows, Product, ResidualNorm
 from macaron.nn.linear import FeedForward
-from macaron.nn.packed import PackedRows
 
 #: Widths of the rows that our attention takes; others are left to the flash kernel, which needs offsets.
 ROWS = (16, 32, 64, 128)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
-from macaron.nn.budget import LayerSettings, branch_width, full_width, inner_width, layer_widths
+from macaron.nn.budget import TOLERANCE, LayerSettings, branch_width, full_width, inner_width
 from macaron.nn.fused import State, advance
 from macaron.nn.linear import dropout
 from macaron.nn.operators import build_operator
@@ -239,10 +239,77 @@ def build_norm(settings: LayerSettings) -> nn.LayerNorm | nn.RMSNorm:
     return nn.LayerNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine, settings.bias)
 
 
-def build_layer(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> SchemeLayer:
-    """The layer of a scheme, with widths from the parameter budget; ``depth`` is its number, from 0."""
+def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dict[str, tuple[int, ...]]:
+    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied.
+
+    Where attentions have feed-forward networks, ``"B"`` has the width of those of their heads. They share the total
+    inner width with those of G.
+
+    :param depth: number of the layer, from 0
+    """
     check_operators(scheme.operators, scheme.name)
-    widths = layer_widths(scheme, settings, depth)
+    tied = settings.tying != "none"
+    counts = {operator: 1 if tied else scheme.applications(operator) for operator in scheme.operators}
+    weighted = [op for op in counts if op != "G" and settings.interaction(op).kind == "weighted"]
+    networks = counts.get("G", 0) + sum(counts[operator] for operator in weighted)
+
+    def shared(total: int) -> dict[str, tuple[int, ...]]:
+        """The widths for a total inner width."""
+        found: dict[str, tuple[int, ...]] = {}
+        for operator, count in counts.items():
+            # All attentions have heads of equal width; the widths of G compensate for the rounding below.
+            found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
+            if operator == "G":
+                # Parts that differ by at most one and sum to the total, each at least 1.
+                least, rest = divmod(total, networks)
+                found[operator] = tuple(inner_width(settings, max(1, least + (i < rest)), i) for i in range(count))
+        if weighted:
+            found["B"] = (branch_width(settings, total / networks),)
+        return found
+
+    widths = shared(settings.intermediate_size)
+    if settings.inner_sizes is not None and "G" in widths:
+        if len(settings.inner_sizes) != len(widths["G"]):
+            raise MacaronError(
+                f"scheme {scheme.name!r} has {len(widths['G'])} feed-forward networks in a layer, but inner_sizes "
+                f"gives {len(settings.inner_sizes)} widths"
+            )
+        return {**widths, "G": settings.inner_sizes}
+    # The twin is the plain network, with the same norms and biases.
+    names = ("hidden_size", "num_attention_heads", "head_size", "norm_affine", "bias")
+    plain = LayerSettings(**{name: getattr(settings, name) for name in names})
+    operators = [*scheme.operators, *(["G"] if weighted and "G" not in widths else [])]
+    twin = layer_parameters(plain, {operator: (full_width(settings, operator),) for operator in operators})
+    excess = layer_parameters(settings, widths, depth) - twin
+    if abs(excess) > TOLERANCE * twin and networks:
+        total = max(settings.intermediate_size, networks)
+        total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
+        if total < networks:
+            raise MacaronError(
+                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms, "
+                "biases and tables alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
+            )
+        widths = shared(total)
+    return widths
+
+
+def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]], depth: int = 0) -> int:
+    """Parameters of a layer with these sub-layers, counted on them; nothing is allocated."""
+    (branch,) = widths.get("B", (0,))
+    with torch.device("meta"):
+        parts = [
+            SubLayer(operator, width, application, settings, depth, branch)
+            for operator, each in widths.items()
+            for application, width in enumerate(each if operator != "B" else ())
+        ]
+    return sum(parameter.numel() for part in parts for parameter in part.parameters())
+
+
+def build_layer(
+    scheme: Scheme, settings: LayerSettings, depth: int = 0, widths: dict[str, tuple[int, ...]] | None = None
+) -> SchemeLayer:
+    """The layer of a scheme, with given widths or those of the budget; ``depth`` is its number, from 0."""
+    widths = layer_widths(scheme, settings, depth) if widths is None else widths
     each = settings.activation
     if not isinstance(each, str) and not callable(each) and len(each) != len(widths.get("G", ())):
         raise MacaronError(

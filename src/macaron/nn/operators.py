@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, whole_mask
-from macaron.nn.budget import LayerSettings
+from macaron.nn.budget import Interaction, LayerSettings
 from macaron.nn.linear import ACTIVATIONS, EmbeddingTable, FeedForward, Gated, Linear, dropout, xavier_bound
 
 
@@ -28,7 +28,7 @@ def build_operator(
     value = settings.interaction(operator)
     shape = size, settings.num_attention_heads, width, settings.attention_dropout
     if value.convolves:
-        return Convolution(*shape, *drawn, value.kernel(depth), value.kind == "dynamic", value.glu, settings.causal)
+        return Convolution(width, value, value.kernel(depth), settings)
     out = WeightedBranches(width, branch, settings) if value.kind == "weighted" else None
     return {"F": SelfAttention, "H": CrossAttention}[operator](*shape, *drawn, value, out)
 
@@ -43,30 +43,19 @@ class Convolution(nn.Module):
     :param kernel: size of the kernels: the particle itself and its neighbours, in a causal one only those before it
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        num_heads: int,
-        head_size: int,
-        dropout: float,
-        init: str,
-        bias: bool,
-        kernel: int,
-        dynamic: bool,
-        glu: bool,
-        causal: bool,
-    ) -> None:
+    def __init__(self, head_size: int, interaction: Interaction, kernel: int, settings: LayerSettings) -> None:
         super().__init__()
-        self.num_heads, self.kernel, self.dropout = num_heads, kernel, dropout
-        self.before = kernel - 1 if causal else (kernel - 1) // 2
-        width, normal = num_heads * head_size, init == "kaiming"
-        bound, std = xavier_bound(hidden_size, width), hidden_size**-0.5 if normal else None
-        self.gate = Gated(torch.sigmoid) if glu else None
-        self.values = Linear(hidden_size, 2 * width if glu else width, bias, bound=bound, std=std)
-        self.weights: nn.Module = EmbeddingTable(num_heads, kernel)
-        if dynamic:
-            self.weights = Linear(width, num_heads * kernel, False)
-        self.out = Linear(width, hidden_size, bias, std=width**-0.5 if normal else None)
+        size, heads, bias = settings.hidden_size, settings.num_attention_heads, settings.bias
+        self.num_heads, self.kernel, self.dropout = heads, kernel, settings.attention_dropout
+        self.before = kernel - 1 if settings.causal else (kernel - 1) // 2
+        width, normal = heads * head_size, settings.initializer == "kaiming"
+        bound, std = xavier_bound(size, width), size**-0.5 if normal else None
+        self.gate = Gated(torch.sigmoid) if interaction.glu else None
+        self.values = Linear(size, 2 * width if interaction.glu else width, bias, bound=bound, std=std)
+        self.weights: nn.Module = EmbeddingTable(heads, kernel)
+        if interaction.kind == "dynamic":
+            self.weights = Linear(width, heads * kernel, False)
+        self.out = Linear(width, size, bias, std=width**-0.5 if normal else None)
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D)."""

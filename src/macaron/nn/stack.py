@@ -14,7 +14,7 @@ from macaron.nn import fused
 from macaron.nn.attention import Context, CrossAttention, SelfAttention
 from macaron.nn.budget import LayerSettings
 from macaron.nn.embedding import FIRST_POSITION, sinusoids
-from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
+from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm, layer_widths
 from macaron.nn.linear import EmbeddingTable, FeedForward, Linear
 from macaron.ode import Scheme, Step
 
@@ -58,7 +58,9 @@ class Stack(nn.Module):
         self.num_layers = num_layers
         # Tied across depth there is one layer, applied num_layers times.
         tied = settings.tying == "depth"
-        layers = [build_layer(scheme, settings, number) for number in range(1 if tied else num_layers)]
+        # Only the kernels of convolutions differ from layer to layer.
+        widths = None if settings.interaction("F").convolves else layer_widths(scheme, settings)
+        layers = [build_layer(scheme, settings, number, widths) for number in range(1 if tied else num_layers)]
         self.layers = nn.ModuleList(layers)
         borrowed = layers[0].sublayers if tied else None
         self.prologue = build_ends(prologue, settings, borrowed) if prologue else None

@@ -1,4 +1,7 @@
-"""The server: the routes of all protocols together, health and metrics; the socket, uvicorn and signals."""
+"""The server: the routes of all protocols together, the page, health and metrics; the socket, uvicorn and signals.
+
+The page at ``/`` has files, and shows a sentence of the reader as particles in a model ("look inside").
+"""
 
 import asyncio
 import contextlib
@@ -9,12 +12,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from importlib.resources import files
 from typing import Any
 
 import uvicorn
+from markupsafe import Markup
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -22,14 +28,79 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from macaron.decode.text_pieces import sentence_at
 from macaron.errors import MacaronError
+from macaron.lab.page import POLICY as LAB_POLICY
+from macaron.lab.page import fill
 from macaron.models.catalogue import Catalogue
-from macaron.serve import page, protocols
+from macaron.serve import protocols
 from macaron.serve.engine import Engine, Metrics, ServeSettings
-from macaron.serve.requests import ERRORS, Access, read_keys
+from macaron.serve.requests import ERRORS, Access, Asked, answered, as_http, read_keys
 
 #: File descriptors: as many as the system allows, up to this number; some are for other things than connections.
 _MOST_FILES, _OTHER_FILES = 1 << 16, 64
+#: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of
+#: text (trusted types), and no other site frames it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+#: The lab's page has its scripts inline, so it gets an origin of its own: it reaches neither the page nor the server.
+INSIDE_POLICY = f"{LAB_POLICY}; sandbox allow-scripts; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
+#: The page's own files, and those that it shares with the lab's pages.
+_ASSETS = {
+    **dict.fromkeys(("index.html", "page.css", "page.js", "icon.svg"), "macaron.serve"),
+    **dict.fromkeys(("base.css", "base.js"), "macaron.lab"),
+}
+
+
+async def _asset(request: Request) -> Response:
+    """A file of the page; at ``/`` the page itself."""
+    name = request.path_params.get("name", "index.html")
+    if name not in _ASSETS:
+        raise HTTPException(404, "there is no such file")
+    content = (files(_ASSETS[name]) / "assets" / name).read_bytes()
+    return _response(content, POLICY, media_type=_TYPES[name.rpartition(".")[2]])
+
+
+async def _inside(request: Request) -> Response:
+    """The sentence at the cursor (``at``) of a text as particles. A form asks, so errors are pages, too."""
+    try:
+        return _response(await answered(request, _particles), INSIDE_POLICY)
+    except (HTTPException, MacaronError) as error:
+        told = as_http(error)
+        message = f"{told.detail[:1].upper()}{told.detail[1:]}"
+        body = Markup("<p>{}</p>\n<p>Close this tab to return to the text.</p>").format(message)
+        page = fill("page.html", title="Look inside", body=body)
+        return _response(page, INSIDE_POLICY, told.headers, status_code=told.status_code)
+
+
+async def _particles(ask: Asked) -> Any:
+    text, source, target = (ask.fields.read(name) for name in ("q", "source", "target"))
+    ask.measure([text])
+    catalogue = ask.engine.catalogue
+    model = catalogue.pair(catalogue.language(source), catalogue.language(target))
+    if not text:
+        raise MacaronError("there is no text")
+    sentence = sentence_at(text, ask.fields.read("at", int, 0), model.source)
+    return (await ask.engine.do(model.name, "particles", [sentence], {}))[0]
+
+
+#: Addresses in the page are relative: a proxy may add a path.
+_PAGE = [Route("/", _asset), Route("/assets/{name}", _asset), Route("/inside", _inside, methods=["POST"])]
+
+
+def _response(content: bytes | str, policy: str, headers: Mapping[str, str] | None = None, **options: Any) -> Response:
+    safe = {
+        "Content-Security-Policy": policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        # Asked for again after an update of the server; a sentence is kept nowhere.
+        "Cache-Control": "no-cache" if policy == POLICY else "no-store",
+    }
+    return Response(content, headers={**(headers or {}), **safe}, **{"media_type": "text/html", **options})
 
 
 class Counted:
@@ -74,7 +145,7 @@ def make_app(engine: Engine, access: Access) -> Starlette:
         "expose_headers": ["Retry-After"],
     }
     app = Starlette(
-        routes=[Route("/health", _health), Route("/metrics", _metrics), *protocols.ROUTES, *page.ROUTES],
+        routes=[Route("/health", _health), Route("/metrics", _metrics), *protocols.ROUTES, *_PAGE],
         middleware=[Middleware(Counted, metrics=engine.metrics), Middleware(CORSMiddleware, **cors)],
         exception_handlers=ERRORS,
     )
@@ -100,8 +171,8 @@ async def serve(settings: ServeSettings, catalogue: Catalogue) -> None:
     access = Access(read_keys(settings.api_keys) if settings.api_keys else {}, settings.requests_per_minute)
     await engine.start()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     config = uvicorn.Config(
         make_app(engine, access),
         http="h11",
@@ -110,7 +181,7 @@ async def serve(settings: ServeSettings, catalogue: Catalogue) -> None:
         log_level="critical",  # errors are logged by us, without texts
         access_log=False,
         server_header=False,
-        limit_concurrency=files - _OTHER_FILES,
+        limit_concurrency=most - _OTHER_FILES,
         timeout_graceful_shutdown=max(1, int(settings.grace) - 1),
     )
     server = _Server(config)

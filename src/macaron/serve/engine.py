@@ -291,7 +291,9 @@ class Engine:
         sentences, those of the tasks of encoders lists of texts.
         """
         loop, limit = asyncio.get_running_loop(), deadline or self.settings.deadline
-        sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
+        # At least one character each; of an input of several texts all count.
+        sizes = [max(1, len(each) if isinstance(each, str) else sum(map(len, each))) for each in items]
+        sentences = [Sentence(*each, loop.create_future()) for each in zip(items, sizes, strict=True)]
         work = Work(BatchKind(model, task, json.dumps(options, sort_keys=True)), sentences)
         self.admit(limit, work)
         self._queue.add(work)
@@ -363,8 +365,3 @@ def _joined(document: Document, found: Sequence[Any], rank: int, lang: str) -> s
     chosen = [each[min(rank, len(each) - 1)] for each in found]
     alignments = [None if links is None else tuple(Link(*map(tuple, link)) for link in links) for _, links in chosen]
     return document.join([text for text, _ in chosen], alignments, lang)
-
-
-def _length(content: Any) -> int:
-    """Characters of a sentence, or of all texts of an input; at least 1."""
-    return max(1, len(content) if isinstance(content, str) else sum(map(len, content)))

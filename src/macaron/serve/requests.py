@@ -22,9 +22,8 @@ from macaron.errors import MacaronError, log_failure
 from macaron.files import read_lines
 from macaron.json_files import parse_json
 from macaron.limits import MOST_TEXTS, check_limits, why
-from macaron.origin import Origin
 from macaron.serve.engine import Engine, computed
-from macaron.settings import convert
+from macaron.settings import Origin, convert
 
 AUTO = "auto"
 Handler = Callable[["Asked"], Awaitable[Any]]

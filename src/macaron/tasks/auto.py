@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from macaron.data.manifest import read_manifest
+from macaron.data.prepared import read_manifest
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.processes import available_cores

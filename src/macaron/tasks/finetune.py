@@ -22,8 +22,7 @@ from macaron.data.tabular import Table, class_indices, find_classes, numbers_of
 from macaron.device import own_stream
 from macaron.errors import Interrupted, require
 from macaron.evaluate.glue_metrics import score, task_score
-from macaron.files import check_unused, remove_leftovers, write_json, write_text
-from macaron.locks import LOCK
+from macaron.files import LOCK, check_unused, remove_leftovers, write_json, write_text
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear
 from macaron.processes import Progress

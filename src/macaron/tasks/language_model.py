@@ -16,8 +16,8 @@ from macaron.errors import naming
 from macaron.models import LanguageConfig, LanguageModel
 from macaron.nn import Context
 from macaron.nn.fused import embed
+from macaron.nn.fused_functions import PackedRows
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.tasks.pretraining import TextTask, packed_mask
 from macaron.tasks.pretraining_batches import Plan, Shape, arrange, on_device, texts_of
@@ -95,7 +95,7 @@ class LanguageLoss(nn.Module):
             x, context = embed(model.embedding, batch.ids, batch.positions, None, rows), Context(causal=True)
         else:
             x, mask = model.embedding(batch.ids, batch.positions), packed_mask(batch.text, causal=True)
-            context = Context(mask=mask, kernel=model.kernel, positions=batch.positions)
+            context = Context(mask=mask, positions=batch.positions)
         return self.criterion(*model.embedding.output(model.decoder(x, context)), batch.targets)[:1]
 
 

@@ -21,8 +21,8 @@ from macaron.errors import MacaronError, naming, require
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.fused import embed
+from macaron.nn.fused_functions import PackedRows
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import UNKNOWN, Plan, PretrainingBatch, Shape
@@ -60,7 +60,7 @@ class PretrainingLoss(nn.Module):
             context = Context()
         else:
             x = model.embedding(batch.ids, batch.positions, batch.segments)
-            context = Context(mask=packed_mask(batch.text), kernel=model.kernel, positions=batch.positions)
+            context = Context(mask=packed_mask(batch.text), positions=batch.positions)
         x = model.encoder(x, context, norm=False)
         needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.

@@ -12,9 +12,8 @@ import torch
 from macaron.errors import MacaronError, require
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
-from macaron.origin import located
 from macaron.recipe import Recipe, manifest, recipe_from
-from macaron.settings import load_toml, write_toml
+from macaron.settings import load_toml, located, write_toml
 from macaron.tasks.auto import kept, resolve
 from macaron.tasks.language_model import LanguageModelTask
 from macaron.tasks.pretraining import PretrainingTask

@@ -27,8 +27,8 @@ from macaron.models import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.fused import embed
+from macaron.nn.fused_functions import PackedRows
 from macaron.nn.loss import PairDivergence, SmoothedCrossEntropy
-from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
@@ -179,14 +179,14 @@ class TranslationLoss(nn.Module):
         else:
             x = embedding(batch.source, batch.source_positions, vectors=given)
             mask, positions = same_text(source, source), batch.source_positions
-            memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, positions=positions))
+            memory = model.encoder(x, Context(mask=mask, positions=positions))
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
             y = embedding(batch.previous, batch.target_positions, vectors=before)
             # Padding sees everything: a query without a key has no softmax.
             mask = same_text(target, target) & triangle
             memory_mask = same_text(target, source) | (target == 0)[:, None, :, None]
-            context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
+            context = Context(mask=mask, memory=memory, memory_mask=memory_mask)
             context.positions = batch.target_positions
             states = model.decoder(y, context)
         return *embedding.output(states), batch.target

@@ -11,12 +11,10 @@ from itertools import chain, groupby, islice, repeat
 from typing import Any
 
 from tokenizers import Tokenizer
-from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import CharDelimiterSplit
-from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import require
-from macaron.text.subword import RESERVED
+from macaron.text.subword import RESERVED, learned_bpe
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import FILLER, UNK, check_tag, fillers, tag_tokens
 
@@ -51,7 +49,12 @@ def extended(
         require(tag not in vocabulary, f"the vocabulary has {tag!r}: choose another name for this tag")
     model["vocab"] = {symbol: index for index, symbol in enumerate([*known, *ghosts])}
     split = Tokenizer.from_str(json.dumps(content))
-    learned = _learned(_split(split, words, len(known), tokenizer.pipeline == "raw"), 2 * count) if count else []
+    learned: Pairs = []
+    if count:
+        sequences = _split(split, words, len(known), tokenizer.pipeline == "raw")
+        size = len(set(chain.from_iterable(sequences))) + 2 * count
+        trained = learned_bpe(repeated_words(sequences, raw=False), CharDelimiterSplit(" "), vocab_size=size)
+        learned = _merges(json.loads(trained.to_str()))
     merges, new = _chosen(learned, known, {*known, *ghosts}, count - len(letters))
     made = [*known, *new, *fresh]
     made += fillers(len(made), multiple, first=sum(symbol.startswith(FILLER) for symbol in old))
@@ -140,15 +143,6 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
                 if len(sequence) > 1:
                     found[sequence] += times
     return found
-
-
-def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
-    trained = Tokenizer(BPE())
-    trained.pre_tokenizer = CharDelimiterSplit(" ")
-    alphabet = len(set(chain.from_iterable(sequences)))
-    trainer = BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False)
-    trained.train_from_iterator(repeated_words(sequences, raw=False), trainer)
-    return _merges(json.loads(trained.to_str()))
 
 
 def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) -> tuple[Pairs, list[str]]:

@@ -21,30 +21,17 @@ from pathlib import Path
 from macaron.settings import load_toml
 from macaron.text.pipeline import State
 
-#: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
-SPACELESS = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-_OPENERS = "\"'“‘„‚«‹([{¿¡*_`—–-"
-#: Some quotes open in one language and close in another. Directly after a stop they close.
-_CLOSERS = "\"'”’“‘»›«‹)]}*_"
-_STOPS = ".!?…؟۔।॥։።"
-#: A stop, its closing marks, and the space after it. Chinese and Japanese stops need no space.
-_STOP = re.compile(
-    rf"(?:(?<![{_STOPS}])[{_STOPS}]++[{re.escape(_CLOSERS)}]*+ |(?<![。！？])[。！？]++[」』）”’]* ?)(?=.)"
+_TABLE, _ = load_toml(Path(__file__).with_suffix(".toml"))
+_OPENERS, _CLOSERS = str(_TABLE["openers"]), str(_TABLE["closers"])
+SPACELESS, _STOP, _LATE_CLOSERS = (re.compile(_TABLE[name]) for name in ("spaceless", "stop", "late_closers"))
+_ACRONYM, _LIST_NUMBER = (re.compile(_TABLE[name]) for name in ("acronym", "list_number"))
+_COINS, _LETTER, _ROMAN = (re.compile(_TABLE[name]) for name in ("coins", "letter", "roman"))
+_TOKEN_STOPS, _TOKEN_CLOSERS, _TOKEN_QUOTES = (
+    frozenset(_TABLE[name]) for name in ("token_stops", "token_closers", "token_quotes")
 )
 _WORD_AFTER = re.compile(r"\S+")
-#: A word of closing marks that are separated from the stop by a space. A straight quote closes if one is open.
-_LATE_CLOSERS = re.compile(rf"[)\]}}”»]+ |[{re.escape(_CLOSERS)}]+$|(\"|'') ")
 #: Characters in which an open quote is searched.
 _QUOTED = 2_000
-_ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}", re.UNICODE)
-_LIST_NUMBER = re.compile(r"\W*(?:\d{1,3}|[ivxIVX]{1,5}|[A-Za-z])\.")
-
-#: Old money: 3s. 6d.
-_COINS = re.compile(r"\d+[sdl]")
-_LETTER = re.compile(r"\W*[^\W\d_]\.")
-_ROMAN = re.compile(r"[IVX]{2,5}")
 #: Characters before a stop that may belong to an abbreviation with spaces, as "i. d. R.".
 _NEAR = 40
 Abbreviations = dict[str, frozenset[str]]
@@ -133,11 +120,6 @@ def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool
     if _ACRONYM.fullmatch(stem) or names & known["others"] or (known["ordinals"] and _ROMAN.fullmatch(stem)):
         return starter if cased else False
     return True
-
-
-_TOKEN_STOPS = frozenset((".", "!", "?", "...", "…", "。", "！", "？"))
-_TOKEN_CLOSERS = frozenset((")", "&#93;", "]", "}", "”", "»", "’’", "&quot;)"))
-_TOKEN_QUOTES = frozenset(("&quot;", "&apos;", '"', "'", "&apos;&apos;"))
 
 
 def split_tokenised(paragraph: str) -> list[str]:

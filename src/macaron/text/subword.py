@@ -113,22 +113,21 @@ def trained_backend(
     return backend, {"kind": kind, "pipeline": pipeline, **settings}
 
 
+def learned_bpe(lines: Iterable[str], split: Any, **options: Any) -> Tokenizer:
+    """The BPE that the trainer of `tokenizers` learns inside the pieces of a splitting step, with these options."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = split
+    tokenizer.train_from_iterator(lines, BpeTrainer(min_frequency=2, show_progress=False, **options))
+    return tokenizer
+
+
 def train_byte_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation") -> Tokenizer:
     """Train a byte-level BPE on prepared lines of the ``raw`` pipeline; a small corpus may hold fewer merges."""
     check_size(vocab_size, True, kind)
-    tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = Steps(
-        [Split(Regex(RAW_PATTERN), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
+    split = Steps([Split(Regex(RAW_PATTERN), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+    names, alphabet = added_specials(kind), ByteLevel.alphabet()
+    tokenizer = learned_bpe(lines, split, vocab_size=vocab_size, special_tokens=names, initial_alphabet=alphabet)
     tokenizer.decoder = ByteLevelDecoder()
-    trainer = BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=added_specials(kind),
-        initial_alphabet=ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(lines, trainer)
     return tokenizer
 
 
@@ -140,16 +139,13 @@ def train_word_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind) -
     """
     check_size(vocab_size, False, kind)
     complete = vocab_size >= COMPLETE_SIZE
-    trained = Tokenizer(BPE())
-    trained.pre_tokenizer = CharDelimiterSplit(" ")
-    trainer = BpeTrainer(
+    trained = learned_bpe(
+        map(_mark_word_ends, lines),
+        CharDelimiterSplit(" "),
         vocab_size=vocab_size,
-        min_frequency=2,
         special_tokens=[*specials(kind), *(byte_tokens() if complete else ())],  # they get the first ids
         initial_alphabet=[*PRINTABLE, *map(_copy, PRINTABLE)] if complete else [],
-        show_progress=False,
     )
-    trained.train_from_iterator(map(_mark_word_ends, lines), trainer)
     content = json.loads(trained.to_str())["model"]
     model = BPE(
         vocab={_unmark(symbol): index for symbol, index in content["vocab"].items()},

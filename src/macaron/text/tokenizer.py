@@ -21,6 +21,7 @@ from macaron.files import write_text
 from macaron.json_files import Record, conforming, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.seal import check, seal
+from macaron.settings import load_toml
 from macaron.text.fingerprint import fingerprint, patterns
 from macaron.text.pipeline import (
     MOSES_SETTINGS,
@@ -40,22 +41,10 @@ _TARGET = "target_tokenizer.json"  # only where the target side has a subword mo
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", _TARGET)
 #: Bytes of tokenizer.json.
 _LARGEST = 1 << 27
-#: The types of its parts that our tokenizers have.
-_TYPES: dict[str, tuple[str | None, ...]] = {
-    "model": ("BPE", "WordLevel"),
-    "normalizer": (None,),
-    "decoder": (None, "ByteLevel", "ByteFallback", "BPEDecoder"),
-    "post_processor": ("TemplateProcessing",),
-}
+#: The types of its parts that are read, in our tokenizers and in those of converted models.
+_TYPES: dict[str, dict[str, list[str]]] = load_toml(Path(__file__).with_suffix(".toml"))[0]
 #: The splitting steps, see `macaron.text.subword`.
 _SPLITS = (["CharDelimiterSplit", " "], ["Split", json.dumps({"Regex": RAW_PATTERN}), "ByteLevel", ""])
-#: The types of parts, alone or in a sequence, that the tokenizers of converted models have (pipeline ``plain``).
-_CONVERTED: dict[str, tuple[str, ...]] = {
-    "model": ("BPE", "WordPiece", "Unigram"),
-    "normalizer": ("BertNormalizer", "Precompiled", "Strip", "Replace"),
-    "pre_tokenizer": ("ByteLevel", "BertPreTokenizer", "Metaspace"),
-    "decoder": ("ByteLevel", "WordPiece", "Metaspace"),
-}
 #: SentencePiece's rule for spaces, the only replacement.
 SPACES = " {2,}", " "
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -298,14 +287,14 @@ def _read_backend(path: Path, converted: bool) -> Tokenizer:
 def _ours(content: Record) -> bool:
     model = content["model"]
     plain = not model.get("dropout") and not model.get("continuing_subword_prefix")
-    known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
+    known = all((content[name] or {"type": "none"})["type"] in types for name, types in _TYPES["ours"].items())
     return known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
 
 
 def convertible(content: Record) -> bool:
     """Whether the content of a foreign tokenizer.json, but for its post-processor, has known parts alone."""
     parts: list[tuple[str, Any]] = []
-    for name in _CONVERTED:
+    for name in _TYPES["converted"]:
         part = content.get(name) or {"type": "Sequence"}
         inner = next((each for each in part.values() if isinstance(each, list)), [])
         parts += [(name, each) for each in (inner if part["type"] == "Sequence" else [part])]
@@ -314,5 +303,5 @@ def convertible(content: Record) -> bool:
         len(model.get("continuing_subword_prefix") or "") < 8 and (model.get("max_input_chars_per_word") or 0) < 1000
     )
     replaced = [(each["pattern"].get("Regex"), each["content"]) for _, each in parts if each["type"] == "Replace"]
-    known = all(each["type"] in _CONVERTED[name] for name, each in parts)
+    known = all(each["type"] in _TYPES["converted"][name] for name, each in parts)
     return known and small and not model.get("dropout") and set(replaced) <= {SPACES}

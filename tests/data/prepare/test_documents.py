@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.data.manifest import data_kind
 from macaron.data.prepare import encoding, prepare, roles
 from macaron.data.prepare.cleaning import AlignedFiles, Chunk, chunks, clean_text
 from macaron.data.prepare.job import CHUNKS, CleanedSplit, PrepareJob
 from macaron.data.prepare.roles import TRAIN, VALID
-from macaron.data.prepared import PreparedData, PreparedText
+from macaron.data.prepared import PreparedData, PreparedText, data_kind
 from macaron.data.settings import PairsSettings, TextFileSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers

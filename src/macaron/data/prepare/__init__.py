@@ -1,5 +1,5 @@
 """``macaron prepare``: corpora in, a prepared folder out; `job` has the steps in their order."""
 
-from macaron.data.prepare.command import Outcome, prepare
+from macaron.data.prepare.job import Outcome, prepare
 
 __all__ = ["Outcome", "prepare"]

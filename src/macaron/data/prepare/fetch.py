@@ -31,9 +31,8 @@ from macaron.data.settings import (
     file_name,
 )
 from macaron.errors import MacaronError, require
-from macaron.files import ENDINGS, alone, find_compressed, refusing
+from macaron.files import ENDINGS, LOCK, alone, find_compressed, refusing
 from macaron.json_files import Count, Record, read_json
-from macaron.locks import LOCK
 from macaron.processes import Advance, Progress, Workers
 
 BLOCK, TIMEOUT = 1 << 18, 60.0

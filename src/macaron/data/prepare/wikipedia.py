@@ -127,17 +127,10 @@ _TABLES, _ = load_toml(Path(__file__).with_suffix(".toml"))
 DROPPED_NAMESPACES = frozenset(_TABLES["dropped_namespaces"])
 _ELEMENT = re.compile(rf"<(/?)\s*({'|'.join(_TABLES['elements'])})\b([^<>]*)>", re.IGNORECASE)
 _INLINE, _TIDY = ([(re.compile(old), new) for old, new in _TABLES[name]] for name in ("inline", "tidy"))
-
-#: Templates and links anywhere, tables at the beginning of a line.
-_BRACKET = re.compile(r"(?P<open>\{\{|\[\[|^[ \t:]*\{\|)|(?:\}\}|\]\]|^[ \t]*\|\}(?!\}))", re.MULTILINE)
+_BRACKET, _COMMENT, _REDIRECT = (re.compile(_TABLES[name]) for name in ("bracket", "comment", "redirect"))
+_PARAMETER, _INTERWIKI = (re.compile(_TABLES[name]) for name in ("parameter", "interwiki"))
+_PROSE, _LETTER = (re.compile(_TABLES[name]) for name in ("prose", "letter"))
 _KINDS = {"{{": "template", "}}": "template", "[[": "link", "]]": "link"}
-_INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
-_PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-#: How a line of running text begins; others are headings, lists, remains of tables.
-_PROSE = re.compile(r"(?!----)[^=*#:;|!{}]")
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> list[str]:

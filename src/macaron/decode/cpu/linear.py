@@ -40,6 +40,12 @@ class Direct(nn.Module):
         if isinstance(value, nn.Module):
             self.__dict__[name] = value  # found before PyTorch searches its three tables
 
+    def take_over(self, plain: nn.Module) -> None:
+        """Have the attributes of a plain module; sub-modules and parameters are shared."""
+        own = (item for item in vars(plain).items() if not item[0].startswith("_"))
+        for name, value in (*own, *plain.named_children(), *plain.named_parameters(recurse=False)):
+            setattr(self, name, value)
+
 
 #: The number of threads for products inside `threads_for_products`; otherwise empty.
 _threads: list[int] = []

@@ -19,8 +19,8 @@ from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOpera
 from macaron.errors import MacaronError
 from macaron.models.translation import DecoderNetwork, LanguageModel, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
+from macaron.nn.budget import Interaction
 from macaron.nn.embedding import FIRST_POSITION, Embedding
-from macaron.nn.interaction import Interaction
 from macaron.nn.layer import SchemeLayer, SubLayer
 from macaron.nn.linear import FeedForward
 from macaron.nn.stack import Stack
@@ -100,8 +100,7 @@ class RowLayer(Direct, SchemeLayer):
 
     def __init__(self, plain: SchemeLayer, sublayers: "dict[SubLayer, RowSubLayer]") -> None:
         nn.Module.__init__(self)
-        self.walk, self.tableau, self.layer_tableau = plain.walk, plain.tableau, plain.layer_tableau
-        self.self_slots, self.memory_slots, self.stage_slots = plain.self_slots, plain.memory_slots, plain.stage_slots
+        self.take_over(plain)
         self.sublayers = nn.ModuleDict({move.sublayer: sublayers[plain.sublayer(move)] for move in plain.moves})
 
 
@@ -110,8 +109,8 @@ class RowSubLayer(Direct, SubLayer):
 
     def __init__(self, plain: SubLayer, linear: PackedClass, coefficient: float | None) -> None:
         nn.Module.__init__(self)
-        self.pre_norm, self.dropout, self.slot_per_stage = plain.pre_norm, 0.0, plain.slot_per_stage
-        self.norm, self.coefficient, self.velocity = plain.norm, coefficient, plain.velocity
+        self.take_over(plain)
+        self.coefficient = coefficient
         shape, weight, eps = plain.norm.normalized_shape, plain.norm.weight, plain.norm.eps
         bias = [plain.norm.bias] if isinstance(plain.norm, nn.LayerNorm) else []
         self.normalise: Any = torch.layer_norm if bias else F.rms_norm
@@ -265,32 +264,17 @@ class CpuEmbedding(Direct, Embedding):
 
     def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
-        self.dropout, self.tokens, self.scale, self.positioned = 0.0, plain.tokens, plain.scale, plain.positioned
-        self.positions, self.position_vectors, self.norm = plain.positions, plain.position_vectors, plain.norm
+        self.take_over(plain)
         self.table = torch.empty(0)
         self.product = linear(plain.tokens.weight, plain.output_bias)
 
-    def forward(
-        self,
-        ids: Tensor | None,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
-        vectors: Tensor | None = None,
-    ) -> Tensor:
-        """Tokens (B, T) to (B, T, D)."""
-        if vectors is None:
-            vectors = self.tokens(ids)
-        if not self.positioned:
-            x = vectors * self.scale
-            return x if self.norm is None else self.norm(x)
-        if positions is None:
-            positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
+    def of_positions(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The vectors of positions of any shape: that shape + (D,)."""
         longest = int(positions.max())
         if longest >= len(self.table):
             most = 2 * longest if self.positions is None else len(self.positions.weight) + FIRST_POSITION
-            self.table = self.of_positions(torch.arange(most))
-        x = torch.add(F.embedding(positions, self.table), vectors, alpha=self.scale)
-        return x if self.norm is None else self.norm(x)
+            self.table = super().of_positions(torch.arange(most))
+        return F.embedding(positions, self.table)
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""

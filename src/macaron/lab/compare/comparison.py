@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal, cast
 
-from macaron.data.manifest import DataKind
-from macaron.data.prepared import PreparedData, PreparedText, Split
+from macaron.data.prepared import DataKind, PreparedData, PreparedText, Split
 from macaron.decode import Translator
 from macaron.errors import MacaronError
 from macaron.evaluate import Interval, SentenceStatistics, bootstrap_interval

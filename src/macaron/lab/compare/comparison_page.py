@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup, escape
 
-from macaron.data.manifest import DataKind
+from macaron.data.prepared import DataKind
 from macaron.errors import UsageError
 from macaron.evaluate.significance import Interval
 from macaron.files import write_json
