@@ -114,6 +114,7 @@ MISTAKES = {
         ("classifier --data corpus --out FULL", "FULL is not empty"),
         ("classifier --data corpus --out NEW --tasks colla", "no GLUE task 'colla'"),
         ("classifier --data corpus --out NEW --batch-size x", "--batch-size takes a number"),
+        ("--check GONE", "GONE"),
     ],
     "finetune": [
         ("GONE --train train.csv --dev train.csv --out NEW", "GONE: no such folder"),

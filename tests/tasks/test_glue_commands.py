@@ -108,6 +108,7 @@ def test_the_best_model_is_kept_with_its_labels(finished: Path):
 
 
 def test_the_submission(macaron, finished: Path):
+    assert macaron("glue", "--check", finished / "submission.zip").stdout.endswith("complete and well formed\n")
     with zipfile.ZipFile(finished / "submission.zip") as archive:
         lines = archive.read("CoLA.tsv").decode().splitlines()[1:]
     right = sum(int(line.split("\t")[1]) == i % 2 for i, line in enumerate(lines))
@@ -229,8 +230,9 @@ def test_bad_input(macaron, encoder_folder: Path, data: Path, tmp_path: Path):
     for arguments, code, words in (
         ((*ask, "--tasks", "squad"), 1, "no GLUE task 'squad'"),
         ((*ask, "--tasks", "cola", "--batch-size", "many"), 2, "--batch-size takes a number"),
-        ((encoder_folder, "--data", data), 2, "--out"),
+        ((encoder_folder, "--data", data), 2, "--out RUN"),
         ((tmp_path / "none", *ask[1:], "--tasks", "cola"), 1, "no such folder"),
+        (("--check", tmp_path / "none.zip"), 1, "none.zip: No such file"),
     ):
         done = macaron("glue", *arguments)
         assert done.returncode == code, done.stderr

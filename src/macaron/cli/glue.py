@@ -16,10 +16,10 @@ Number = TypeVar("Number", int, float)
 
 
 def glue(
-    model: Annotated[Path, Argument(help="A pre-trained model folder, or a run's.")],
-    data: Annotated[Path, Option(help="GLUE's folder: CoLA, SST-2, ... below it.")],
-    out: Annotated[Path, Option(help="The run's folder.")],
+    model: Annotated[Path | None, Argument(help="A pre-trained model folder, or a run's.")] = None,
+    data: Annotated[Path | None, Option(help="GLUE's folder: CoLA, SST-2, ... below it.")] = None,
     tasks: Annotated[str, Option(help="Any of these and wnli, with commas.")] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
+    out: Annotated[Path | None, Option(help="The run's folder.")] = None,
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
     grid: Annotated[
         Literal["paper", "fixed"],
@@ -38,12 +38,23 @@ def glue(
     device: Annotated[str, Option(help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
     workers: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one per GPU).")] = None,
     precision: Precision = "auto",
+    check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:
     """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
 
     RUN gets results.jsonl (a line for each finished run), table.md, results.json, the best model of each task in
     models/, predictions/, submission.zip. Stop it with Ctrl-C; continue with --resume.
     """
+    if check is not None:
+        from macaron.data.glue import check_submission
+
+        problems = check_submission(check)
+        if problems:
+            raise MacaronError(f"{check}: GLUE's server would refuse it:\n  " + "\n  ".join(problems))
+        typer.echo(f"{check}: complete and well formed")
+        return
+    if model is None or data is None or out is None:
+        raise UsageError("give a model, --data DIR and --out RUN; or --check ZIP alone")
     lists: dict[str, tuple[int, ...] | tuple[float, ...]] = {
         "batch_size": _numbers("--batch-size", batch_size, int),
         "learning_rate": _numbers("--learning-rate", rate, float),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from macaron.data.tabular import Table, class_indices, numbers_of
 from macaron.errors import MacaronError, require
-from macaron.files import atomic_file, find_compressed, read_lines
+from macaron.files import DAMAGED, atomic_file, find_compressed, read_lines
 from macaron.settings import build, load_toml
 
 Metric = Literal["matthews", "accuracy", "f1", "pearson", "spearman"]
@@ -155,6 +155,10 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
 
 
 HEADER = "index\tprediction"
+#: Bytes of a file of a submission; the largest has 4 million.
+LARGEST = 1 << 23
+#: Files of a zip that are not expected, named before the rest is only counted.
+_FOREIGN = 10
 
 
 def expected_files() -> dict[str, tuple[GlueTask, Submission]]:
@@ -191,9 +195,59 @@ def as_predictions(task: GlueTask, values: Sequence[float]) -> list[str]:
     return [task.labels[int(value)] for value in values]
 
 
-def wrong_sizes(files: Mapping[str, str]) -> list[str]:
-    """The files that the server would refuse: a test set of another length than the official one gave them."""
-    sizes = {name: files[name].count("\n") - 1 for name in files}
-    expected = {name: wanted.rows for name, (_, wanted) in expected_files().items()}
-    wrong = [name for name in files if sizes[name] != expected[name]]
-    return [f"{name}: {sizes[name]:,} rows where the test set has {expected[name]:,}" for name in wrong]
+def check_submission(path: Path) -> list[str]:
+    """The problems of a submission, with file and line; an empty list if the server will accept it."""
+    path.open("rb").close()  # no such file, a folder: another message than for damage
+    try:
+        archive = zipfile.ZipFile(path)
+    except (*DAMAGED, zipfile.BadZipFile) as error:
+        raise MacaronError(f"{path}: not a zip file ({error})") from None
+    with archive:
+        wanted = expected_files()
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        problems = []
+        foreign = [name for name in names if name not in wanted]
+        for name in foreign[:_FOREIGN]:
+            folder, _, inside = name.rpartition("/")
+            where = f"must be at the top of the zip, not in {folder}/"
+            problems.append(f"{name}: {where if inside in wanted else 'not a file of a submission'}")
+        problems += [f"{len(foreign) - _FOREIGN:,} more files are not expected"] if len(foreign) > _FOREIGN else []
+        problems += [f"{name}: occurs {names.count(name)} times" for name in wanted if names.count(name) > 1]
+        for name, (task, submission) in wanted.items():
+            if name not in names:
+                problems.append(f"{name}: missing")
+                continue
+            if (size := archive.getinfo(name).file_size) > LARGEST:  # no more than this is unpacked
+                problems.append(f"{name}: {size:,} bytes, the limit is {LARGEST:,}")
+                continue
+            try:
+                raw = archive.read(name)
+            except (*DAMAGED, zipfile.BadZipFile) as error:
+                problems.append(f"{name}: cannot be unpacked ({error})")
+                continue
+            problems += _check_file(name, raw, task, submission)
+    return problems
+
+
+def _check_file(name: str, raw: bytes, task: GlueTask, submission: Submission) -> list[str]:
+    try:
+        lines = raw.decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        return [f"{name}: not UTF-8 text (byte {error.start})"]
+    if lines[0].rstrip("\r").lower() != HEADER:
+        return [f"{name}, line 1: the header must be 'index', a tab, 'prediction', not {lines[0][:40]!r}"]
+    problems, found = [], Table(name, ())
+    try:
+        for number, line in enumerate(lines[1:], start=2):
+            values, index = line.rstrip("\r").split("\t"), number - 2
+            if len(values) != 2 or values[0] != str(index):
+                raise MacaronError(f"{name}, line {number}: {line[:40]!r} is not index {index}, a tab, a prediction")
+            found.labels.append(values[1])
+            found.lines.append(number)
+        task.values_of(found)
+    except MacaronError as error:
+        problems.append(str(error))  # the lines after it usually have the same problem
+    rows = len(lines) - 1
+    if rows != submission.rows:
+        problems.append(f"{name}: {rows:,} rows where the test set has {submission.rows:,}")
+    return problems

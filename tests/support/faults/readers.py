@@ -215,6 +215,8 @@ def _tables() -> Iterator[Reader]:
     ):
         path, words = f"glue-run/{file}", ("glue-run",)
         yield Reader(f"glue --resume, {file}", path, mutation, again, written, right, names=words, share=0.3)
+    submission = "glue-run/submission.zip"
+    yield Reader("glue --check", submission, p.zipped, ("glue", "--check", submission), (), o.equal, share=0.3)
 
 
 def _texts() -> Iterator[Reader]:
