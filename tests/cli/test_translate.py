@@ -176,6 +176,19 @@ def test_bad_input_is_named_and_leaves_no_file(folder: Path, tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_lines_before_a_refused_one_are_written(folder: Path, translator: Translator, tmp_path: Path):
+    good = ["The cat sits.", "", "Where is it?"]
+    text = "\n".join([*good, "A dog. The cat sits " + "on the mat " * 20, "A dog."]).encode()
+    arguments = ("--long-lines", "refuse", "--max-source-length", 30, "--max-length", 8, "--device", "cpu")
+    done = run(folder, *arguments, text=text)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"macaron: line 4 has ")
+    assert done.stdout.decode().split("\n")[:-1] == [one_line(t) for t in translator.translate(good, max_length=8)]
+    # A file is there entirely or not at all.
+    assert run(folder, *arguments, "--output", tmp_path / "out", text=text).returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_usage_errors(folder: Path):
     for arguments, words in (
         (["--greedy", "--beam", "3"], "--greedy"),

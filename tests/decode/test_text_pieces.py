@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from macaron.decode.settings import Hypothesis
 from macaron.decode.text_pieces import (
     FittedText,
+    LineRefused,
     Piece,
     fit_texts,
     join_pieces,
+    longest_start,
     parts_that_fit,
     restore,
     text_pieces,
@@ -194,7 +196,7 @@ class Letters:
 def test_long_sentences_are_cut_and_noted():
     texts = [text_pieces(line) for line in ("Hi.", "one two three four", f"No. {'x' * 50_000} two.", "42")]
     encode = Letters()
-    fitted = fit_texts(texts, encode, 10)
+    fitted = fit_texts(texts, encode, 10, "split")
     assert [text.notes for text in fitted] == [[], ["long sentence"], ["long word"], []]
     assert ["".join(piece.text for piece in text.pieces) for text in fitted] == [
         "Hi.",
@@ -209,6 +211,10 @@ def test_long_sentences_are_cut_and_noted():
         [],
     ]
     assert encode.calls < 20
+    with pytest.raises(LineRefused, match="line 8 has a sentence of 18 tokens, more than 10"):
+        fit_texts(texts, encode, 10, "refuse", first_line=7)
+    (cut,) = fit_texts(texts[1:2], encode, 10, "truncate")
+    assert cut.pieces == [Piece("one two three four", parts=(Piece("one two"),))]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +245,16 @@ def test_parts_lose_nothing_and_fit():
         assert all(piece.kept or 0 < len(piece.text) <= 17 for piece in parts)
         assert all(" " not in piece.text.strip() for piece in parts if piece.kept)
         assert "".join(piece.text for piece in parts) == text
+
+
+def test_longest_start():
+    def start(text: str, longest: int) -> str:
+        return longest_start(text, lambda part: len(part) <= longest)[0].text
+
+    assert start("one two three", 13) == "one two three"
+    assert start("one two three", 7) == "one two"
+    assert start("one two three", 9) == "one two"
+    assert start("abcdef", 3) == "abc"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from macaron.decode import PairScorer, Sampling, SearchSettings, Translator
 from macaron.decode.cpu.linear import packed_products
-from macaron.decode.text_pieces import parts_that_fit
+from macaron.decode.text_pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM
@@ -153,6 +153,13 @@ def test_long_lines(translator: Translator):
     assert whole[0].text == " ".join(best[0].text for best in lists)
     assert whole[0].score == pytest.approx(sum(whole[0].token_scores) / len(whole[0].tokens))
     assert [each.score for each in whole] == sorted((each.score for each in whole), reverse=True)
+    with pytest.raises(MacaronError, match=r"line 12 has a sentence of \d+ tokens, more than 30"):
+        translator.translate_nbest(["A dog.", line], long_lines="refuse", first_line=11, **options)
+    cut = translator.translate([line], long_lines="truncate", one_per_line=True, **options)
+    (start,) = longest_start(line.strip(), lambda text: len(translator.tokenizer.encode_lines([text])[0]) <= 31)
+    assert cut == translator.translate([start.text], one_per_line=True, **options)
+    with pytest.raises(MacaronError, match="long_lines"):
+        translator.translate([line], long_lines="drop")  # type: ignore[arg-type]
 
 
 def test_a_model_in_memory(folder: Path):

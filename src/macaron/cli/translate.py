@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -49,11 +49,11 @@ def translate(
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
     top_p: Annotated[float | None, Option(help="For --sample: among the best with total probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
+    long_lines: Annotated[
+        Literal["split", "refuse", "truncate"], Option(help="Sentences longer than --max-source-length.")
+    ] = "split",
     max_source_length: Annotated[
-        int | None,
-        Option(
-            min=8, max=LONGEST_TEXT, help="Tokens; longer sentences are cut (default: 200, or --max-length if more)."
-        ),
+        int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
     ] = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
@@ -75,7 +75,7 @@ def translate(
     if nbest > 1 and not one_per_line:
         raise UsageError("--nbest is for whole lines, not for lines split into sentences: add --one-per-line")
 
-    alone = not (input_file or output_file or nbest > 1 or scores or as_json)
+    alone = not (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split")
     _check_corpus(corpus, out, alone)
     others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
     text = None if document is None else _read_document(document, alone=not others)
@@ -91,6 +91,7 @@ def translate(
     with importing("cpu" if corpus is not None or (int8 and device == "auto") else device):
         from macaron.decode.degenerate import NotedLines
         from macaron.decode.stream import output, windows
+        from macaron.decode.text_pieces import LineRefused
         from macaron.decode.translator import Translator
 
     load = partial(Translator, model, dtype=dtype, threads=threads, int8=int8, tag=tag)
@@ -107,21 +108,28 @@ def translate(
         return
     translator = load(device=device)
     if document is not None and text is not None:
-        _translate_document(translator, document, text, output_file, options)
+        _translate_document(translator, document, text, output_file, {**options, "long_lines": long_lines})
         return
-    options |= {"nbest": nbest, "one_per_line": one_per_line}
+    options |= {"long_lines": long_lines, "nbest": nbest, "one_per_line": one_per_line}
     noted, number = NotedLines(), 1
     filled = translated = False
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
-            found = translator.translate_nbest(window, first_line=number, **options)
-            for line, best in zip(window, found, strict=True):
+            lines, refused = window, None
+            try:
+                found = translator.translate_nbest(lines, first_line=number, **options)
+            except LineRefused as error:
+                lines, refused = window[: error.index], error  # what came before the long line is still translated
+                found = translator.translate_nbest(lines, first_line=number, **options)
+            for line, best in zip(lines, found, strict=True):
                 text = _json(number, line, best) if as_json else hypothesis_lines(number, best, nbest, scores)
                 file.write(text.encode("utf-8"))
                 noted.add(number, best[0].notes)
                 filled, translated = filled or bool(line.strip()), translated or bool(best[0].tokens)
                 number += 1
             file.flush()
+            if refused is not None:
+                raise refused
     if filled and not translated and not one_per_line and not noted.numbers:
         typer.echo("macaron: nothing was translated: no line has words (--one-per-line translates numbers)", err=True)
     for message in noted.messages():
@@ -132,7 +140,7 @@ def _check_corpus(corpus: Path | None, out: Path | None, alone: bool) -> None:
     if (corpus is None) != (out is None):
         raise UsageError("--corpus FILE and --out PREFIX belong together")
     if corpus is not None and not alone:
-        raise UsageError("--corpus goes without --input, --output, --nbest, --scores and --json")
+        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
     if corpus is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("several processes (torchrun) can share the work of --corpus only")
 

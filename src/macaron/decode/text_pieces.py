@@ -11,14 +11,17 @@ says.
 """
 
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
+from typing import Literal as OneOf
 from typing import NamedTuple
 
 from macaron.decode.place_tags import PATTERNS, Alignment, Element, is_number, place_tags
 from macaron.decode.settings import Hypothesis, Note
+from macaron.errors import MacaronError
 from macaron.text.pipeline import State
 from macaron.text.sentence_splitter import SPACELESS, abbreviations, splitter
 
@@ -32,6 +35,7 @@ _LETTERS = "XYZQWVKJ"
 #: Languages that are written without a space between sentences.
 _NO_SPACE_BETWEEN = ("zh", "ja")
 Aligner = Callable[[list[str], list[str]], Sequence[Alignment | None]]
+LongLines = OneOf["split", "refuse", "truncate"]
 END = 1  # `</s>`, which every source ends with
 
 
@@ -66,6 +70,17 @@ class Piece:
     def original(self) -> str:
         """The sentence as it was."""
         return self.source or self.text
+
+
+class LineRefused(MacaronError):
+    """A line is too long and was to be refused; nothing has been translated.
+
+    :param index: its index among the given lines, so that those before it can still be translated
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 @dataclass(frozen=True)
@@ -188,6 +203,13 @@ def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     return [*parts_that_fit(left, fits), *space, *parts_that_fit(right, fits)]
 
 
+def longest_start(text: str, fits: Callable[[str], bool]) -> list[Piece]:
+    """The longest beginning that fits, ending between words if possible, as the only part."""
+    end = bisect_left(range(1, len(text) + 1), True, key=lambda end: not fits(text[:end]))
+    words = text[:end] if end == len(text) or text[end].isspace() else text[:end].rpartition(" ")[0]
+    return [Piece(words.rstrip() or text[:end])]
+
+
 def _cut(text: str) -> int | None:
     for boundary in _BOUNDARIES:
         # The text has no white space at its ends: both sides of a cut inside are non-empty.
@@ -201,11 +223,13 @@ def fit_texts(
     texts: Sequence[Sequence[Piece]],
     encode: Callable[[list[str]], list[list[int]]],
     longest: int,
+    long_lines: LongLines,
+    first_line: int = 1,
 ) -> list[FittedText]:
     """Encode the sentences of texts (ids, each with its end), and cut those of more than ``longest`` tokens."""
     encoded = iter(encode([piece.text for text in texts for piece in text if not piece.kept]))
     fitted = [FittedText([], [], []) for _ in texts]
-    for text, made in zip(texts, fitted, strict=True):
+    for index, (text, made) in enumerate(zip(texts, fitted, strict=True)):
         for piece in text:
             ids = [] if piece.kept else next(encoded)
             if len(ids) <= END:  # kept, or nothing that the tokenizer knows
@@ -213,8 +237,12 @@ def fit_texts(
             elif len(ids) <= longest + END:
                 made.pieces.append(piece)
                 made.sources.append(ids)
+            elif long_lines == "refuse":
+                said = f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}"
+                raise LineRefused(f"{said}: shorten it or split such sentences (--long-lines split)", index)
             else:
-                parts = parts_that_fit(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
+                cut = parts_that_fit if long_lines == "split" else longest_start
+                parts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
                 made.pieces.append(replace(piece, parts=tuple(parts)))
                 made.sources.extend(encode([part.text for part in parts if not part.kept]))
                 words = any(part.kept and part.text != " " for part in parts)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 import torch
 
@@ -19,7 +19,7 @@ from macaron.decode.gpu import with_kernels, without_collection
 from macaron.decode.place_tags import Alignment, Link, word_spans
 from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-from macaron.decode.text_pieces import END, FittedText, fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import END, FittedText, LongLines, fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, NotFinite, not_finite
 from macaron.models.translation import TranslationModel
@@ -124,6 +124,7 @@ class Translator:
         max_length: int | None = None,
         sampling: Sampling | None = None,
         batch_tokens: int | None = None,
+        long_lines: LongLines = "split",
         max_source_length: int | None = None,
         first_line: int = 1,
         state: State = "raw",
@@ -142,9 +143,10 @@ class Translator:
             is that of all its tokens
         :param sampling: draw ``nbest`` samples instead of searching
         :param batch_tokens: source tokens in a batch, padding included
-        :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more. Of a longer sentence
-            parts are translated, and their translations joined
-        :param first_line: number of the first line, for the random numbers of a line
+        :param long_lines: for sentences of more than ``max_source_length`` tokens: ``split`` translates their parts
+            and joins the translations, ``truncate`` cuts, ``refuse`` is an error (`LineRefused`)
+        :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
+        :param first_line: number of the first line, for messages and for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens; the translations are then, too
         :param tags: the tag of each line; by default the translator's own
         :param bound: cut degenerate translations; by default where lines are split
@@ -165,6 +167,8 @@ class Translator:
         nbest = settings.beam if nbest is None else nbest
         if not 1 <= nbest <= settings.beam:
             raise MacaronError(f"nbest must be between 1 and the beam ({settings.beam}), not {nbest}: widen the beam")
+        if long_lines not in get_args(LongLines):
+            raise MacaronError(f"long_lines must be one of {', '.join(get_args(LongLines))}, not {long_lines!r}")
         # The end of a source that is longer than the longest translation would be lost.
         usual = max(settings.max_length, SearchSettings.max_length)
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - END)
@@ -176,7 +180,7 @@ class Translator:
             settings = bounded(settings)
         encode, size = partial(self.tokenizer.encode_lines, state=state), batch_tokens or self.batch_tokens
         with without_collection() if self.model.device.type == "cuda" else nullcontext():
-            fitted = fit_texts(texts, encode, longest)
+            fitted = fit_texts(texts, encode, longest, long_lines, first_line)
             return self._translate(fitted, fronts, first_line, settings, nbest, size, state, found)
 
     @property
