@@ -53,7 +53,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch, half: torch.dtype | None = None) -> l
         SearchSettings(beam=1, max_length=40),
         SearchSettings(beam=4, length_penalty=0.6, max_length=8, max_ratio=1.5, stop="late"),
         SearchSettings(beam=3, length_penalty=0.0, max_length=20, min_length=6),
-        SearchSettings(beam=2, max_length=30, stop="late"),
+        SearchSettings(beam=2, max_length=30, stop="late-reference"),
     ],
 )
 def test_fixed_shapes_find_the_same(settings, scheme, monkeypatch):

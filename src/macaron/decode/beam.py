@@ -142,7 +142,7 @@ def ranking(scores: Tensor, index: Tensor) -> Tensor:
 class Beams(SearchState):
     """All hypotheses of a batch; ``dtype`` is that of their log-probabilities."""
 
-    per_sentence = ("limits", "totals", "closed", "finished")
+    per_sentence = ("limits", "totals", "closed", "lost", "finished")
 
     def __init__(self, settings: SearchSettings, limits: Tensor, pad: int, end: int, dtype: torch.dtype) -> None:
         super().__init__(settings, limits, pad, end)
@@ -156,6 +156,7 @@ class Beams(SearchState):
         # length^penalty for every length of a translation with its end, computed in float64
         lengths = torch.arange(int(limits.max()) + 2, dtype=torch.float64, device=device)
         self.penalties = (lengths**settings.length_penalty).to(dtype)
+        self.lost = torch.zeros_like(self.closed)  # for ``late-reference``
 
     def advance(self, scores: Tensor, step: int, at_limit: bool, *summary: Tensor) -> tuple[Tensor, Tensor]:
         """Take a step with the log-probabilities (B, N, V) of the open hypotheses' next tokens.
@@ -189,11 +190,11 @@ class Beams(SearchState):
 
     def tensors(self) -> list[Tensor]:
         """All that a step changes."""
-        return [self.totals, self.closed, self.steps, *self.finished]
+        return [self.totals, self.closed, self.lost, self.steps, *self.finished]
 
     def set_tensors(self, tensors: list[Tensor]) -> None:
         """Use these instead of those that `tensors` returned."""
-        self.totals, self.closed, self.steps, *finished = tensors
+        self.totals, self.closed, self.lost, self.steps, *finished = tensors
         self.finished = Finished(*finished)
 
     def _candidates(self, scores: Tensor, *summary: Tensor) -> tuple[Tensor, Tensor]:
@@ -212,6 +213,13 @@ class Beams(SearchState):
         """Finish those of the hypotheses (B, C), best first, that the mask marks in sentences still open."""
         scores = totals / self.penalties[self.steps + 1]
         scores = scores.masked_fill(~(which & ~self.closed[:, None]), -math.inf)
+        if self.settings.stop == "late-reference":
+            # The authors' code looks for the worst finished hypothesis only when one too many arrives, too late for it.
+            exists = scores > -math.inf
+            number = (self.finished.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
+            extra = exists & (number == self.settings.beam + 1) & ~self.lost[:, None]
+            self.lost = self.lost | extra.any(dim=1)
+            scores = scores.masked_fill(extra, -math.inf)
         new = Finished(scores, totals, self.steps.expand_as(slots), slots)
         self.finished = self.finished.merge(new, first_come=self.settings.stop == "early")
 
@@ -234,7 +242,10 @@ class Beams(SearchState):
         penalty = self.settings.length_penalty
         length = self.limits + 1 if penalty > 0 else self.steps + 2
         bound = self.totals.amax(dim=1) / length.to(self.totals.dtype) ** penalty
-        self.closed = self.closed | ((worst > -math.inf) & (worst >= bound))
+        final = (worst > -math.inf) & (worst >= bound)
+        if self.settings.stop == "late-reference":
+            final &= self.lost
+        self.closed = self.closed | final
 
 
 def topk_continuations(

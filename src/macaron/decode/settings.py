@@ -44,7 +44,8 @@ class SearchSettings:
     :param longest: no translation is longer than this, however long its source; None: no such limit
     :param min_length: tokens before the end
     :param stop: when a sentence is finished. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
-        could still be among the ``beam`` best (the authors' code loses the first hypothesis after the first ``beam``)
+        could still be among the ``beam`` best; ``late-reference``: as ``late`` in the authors' code, which loses the
+        first hypothesis after the first ``beam``
     """
 
     beam: Annotated[int, Between(1, MOST_BEAMS)] = 5
@@ -53,7 +54,7 @@ class SearchSettings:
     max_ratio: Annotated[float, Between(0, 1e9)] = 0.0
     longest: int | None = None
     min_length: Annotated[int, Between(0, LONGEST_TEXT)] = 1
-    stop: Literal["early", "late"] = "early"
+    stop: Literal["early", "late", "late-reference"] = "early"
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:

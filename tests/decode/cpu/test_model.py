@@ -61,7 +61,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], gap: f
 def test_float32_is_the_plain_search(changes: dict[str, Any], make_model: Callable[..., TranslationModel]):
     model, sources = make_model(biases=0.1, **changes), random_sources()
     fast = CpuTranslationModel(model)
-    for stop in ("early", "late"):
+    for stop in ("early", "late", "late-reference"):
         settings = SearchSettings(beam=4, max_length=25, stop=stop)
         same(translate_ids(fast, sources, settings), translate_ids(model, sources, settings), 1e-4)
 
