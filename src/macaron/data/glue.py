@@ -64,6 +64,10 @@ class GlueTask:
         """Texts of an example: one or two."""
         return len(self.columns) - 1
 
+    def values_of(self, table: Table) -> list[float]:
+        """The labels of a table as class indices or scores."""
+        return numbers_of(table, *self.score_range) if self.regression else class_indices(table, self.labels)
+
 
 _FILE = Path(__file__).with_suffix(".toml")
 TASKS = {
@@ -150,7 +154,7 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         raise MacaronError(f"{path}, line {torn[0]}, {others}: not the columns of line 1. Fetch it from {SOURCE}.")
     found.skipped = unlabelled + len(torn)
     if labelled:
-        found.values = numbers_of(found, *task.score_range) if task.regression else class_indices(found, task.labels)
+        found.values = task.values_of(found)
     return found
 
 
