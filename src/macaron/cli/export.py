@@ -1,7 +1,7 @@
 """``macaron export``: writes a model for other programs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -11,6 +11,7 @@ from macaron.files import check_unused
 
 app = typer.Typer(no_args_is_help=True)
 Model = Annotated[Path, Argument(help="A model folder, or the folder of a run.")]
+Quantization = Literal["int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 Out = Annotated[Path, Option(help="The folder to write.")]
 
 
@@ -27,3 +28,18 @@ def onnx(model: Model, *, out: Out) -> None:
     from macaron.convert.to_onnx import export_onnx
 
     typer.echo("\n".join(export_onnx(model, out)))
+
+
+@app.command()
+def ctranslate2(
+    model: Model,
+    *,
+    out: Out,
+    quantization: Annotated[Quantization | None, Option(help="How matrices are stored; default: float32.")] = None,
+) -> None:
+    """Write a translation model for CTranslate2, which knows the Transformer's scheme alone."""
+    check_early(models=[model], kinds=["translation"])
+    check_unused(out, "choose another --out")
+    from macaron.convert.to_ctranslate2 import export_ctranslate2
+
+    typer.echo("\n".join(export_ctranslate2(model, out, quantization)))

@@ -23,7 +23,12 @@ from macaron.files import atomic_folder, check_unused, write_json
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.models.network import Network
-from macaron.models.translation import DecoderNetwork, LanguageForSequenceClassification, TranslationModel
+from macaron.models.translation import (
+    DecoderNetwork,
+    LanguageForSequenceClassification,
+    LanguageModel,
+    TranslationModel,
+)
 from macaron.nn.attention import KeyValueCache
 from macaron.seal import seal
 from macaron.text.load_tokenizer import model_tokenizer
@@ -152,30 +157,32 @@ def _graphs(model: Any) -> dict[str, _Graph]:
     # Sizes of which none is 1 or that of another axis: the exporter would take them for constants.
     ids, mask = torch.full((2, 7), 4), torch.ones(2, 7, dtype=torch.long)
     first: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-    source = {0: "batch", 1: "source"}
-    if not isinstance(model, DecoderNetwork):
-        if model.config.kind == "encoder":
-            first["token_type_ids"] = torch.zeros_like(ids)
-        name = "logits" if isinstance(model, EncoderForSequenceClassification) else "last_hidden_state"
-        return {"model.onnx": _Graph(_Text(model), first, (source,) * len(first), [name])}
-    crosses, cache = isinstance(model, TranslationModel), _Cache()
-    with torch.no_grad():
-        model.decode(ids[:, :5], model.encode(ids) if crosses else None, cache=cache)
-    inputs: dict[str, Any] = {
-        "input_ids": ids[:, :3],
-        "encoder_attention_mask" if crosses else "attention_mask": mask
-        if crosses
-        else torch.ones_like(ids[:, :1]).expand(-1, 8),
-        "past": cache.past,
-        "memory": cache.of_source,
-    }
-    axes = ({0: "batch", 1: "target"}, source if crosses else {0: "batch", 1: "all"})
-    axes += tuple(
-        [{0: "batch", 2: axis}] * len(inputs[name]) for name, axis in (("past", "past"), ("memory", "source"))
-    )
-    decoder = _Graph(_Decoder(model), inputs, axes, ["logits", *_names("present", cache.past)])
-    encoder = _Graph(_Encoder(model), first, (source, source), _names("memory", cache.of_source))
-    return {**({"encoder.onnx": encoder} if crosses else {}), "decoder.onnx": decoder}
+    source, cache = {0: "batch", 1: "source"}, _Cache()
+    if isinstance(model, TranslationModel):
+        with torch.no_grad():
+            model.decode(ids[:, :5], model.encode(ids), cache=cache)
+        encoder = _Graph(_Encoder(model), first, (source, source), _names("memory", cache.of_source))
+        return {
+            "encoder.onnx": encoder,
+            "decoder.onnx": _decoder(model, {"encoder_attention_mask": mask}, source, cache),
+        }
+    if isinstance(model, LanguageModel):
+        with torch.no_grad():
+            model.decode(ids[:, :5], cache=cache)
+        given = {"attention_mask": torch.ones(2, 5 + 3, dtype=torch.long)}
+        return {"decoder.onnx": _decoder(model, given, {0: "batch", 1: "all"}, cache)}
+    if model.config.kind == "encoder":
+        first["token_type_ids"] = torch.zeros_like(ids)
+    name = "logits" if isinstance(model, EncoderForSequenceClassification) else "last_hidden_state"
+    return {"model.onnx": _Graph(_Text(model), first, (source,) * len(first), [name])}
+
+
+def _decoder(model: DecoderNetwork, mask: dict[str, Tensor], axes: dict[int, str], cache: _Cache) -> _Graph:
+    """The graph of a decoder that continues three tokens after the five in the cache."""
+    inputs: dict[str, Any] = {"input_ids": torch.full((2, 3), 4), **mask, "past": cache.past, "memory": cache.of_source}
+    cached = ([{0: "batch", 2: axis}] * len(inputs[name]) for name, axis in (("past", "past"), ("memory", "source")))
+    outputs = ["logits", *_names("present", cache.past)]
+    return _Graph(_Decoder(model), inputs, ({0: "batch", 1: "target"}, axes, *cached), outputs)
 
 
 def _names(name: str, value: Tensor | list[Tensor]) -> list[str]:
