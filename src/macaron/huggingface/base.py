@@ -11,6 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
+from macaron.huggingface.card import card_to_upload, read_card, write_card
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import MODEL_FILES, USED_FILES
 from macaron.nn.attention import KeyValueCache
@@ -27,9 +28,11 @@ def from_verified(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kw
 
 
 def save_sealed(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
-    """As ``save_pretrained`` in transformers; the digests of the files are recorded."""
+    """As ``save_pretrained`` in transformers, with the model card; the digests of the files are recorded."""
+    self.card = read_card(save_directory, self.name_or_path)
     PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
     if is_main_process:
+        write_card(save_directory, self.card)  # an upload has replaced it
         seal(save_directory, MODEL_FILES)
 
 
@@ -42,6 +45,8 @@ class PreTrainedMixin:
     config_class: ClassVar[Any]
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    #: The model card of the folder that it was saved to, or else loaded from.
+    card: bytes | None = None
     _supports_sdpa = True
 
     device = PreTrainedModel.device
@@ -56,9 +61,11 @@ class PreTrainedMixin:
         self.build(config.core)
         self.post_init()
 
-    def _upload_modified_files(self: Any, working_dir: Any, *args: Any, **kwargs: Any) -> Any:
-        seal(working_dir, MODEL_FILES)  # before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves
-        return PreTrainedModel._upload_modified_files(self, working_dir, *args, **kwargs)
+    def _upload_modified_files(self: Any, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        # Before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves.
+        card_to_upload(working_dir, self.card, repo_id, kwargs.get("token"))
+        seal(working_dir, MODEL_FILES)
+        return PreTrainedModel._upload_modified_files(self, working_dir, repo_id, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

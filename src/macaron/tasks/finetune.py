@@ -260,7 +260,7 @@ def finetune_csv(
         out / "model",
         objective,
         {"texts": len(texts), "columns": list(texts), "dev": outcome.scores},
-        [Path(name).name for name in files.values()],
+        [Path(files["train"]).name],
     )
     result = {
         "scores": outcome.scores,
