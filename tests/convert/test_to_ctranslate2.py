@@ -115,14 +115,14 @@ def test_what_it_knows(settings: dict[str, Any], tmp_path: Path):
         ({"scheme": "lie-gf"}, "the scheme 'lie-gf', the scheme 'lie-gfh'"),
         ({"scheme": "parallel"}, "the scheme 'parallel', the scheme 'parallel-lifted'"),
         ({"prologue": [["G", 0.5]]}, "a prologue or epilogue"),
-        ({"velocity": "nesterov"}, "a velocity"),
+        ({"velocity": "nesterov"}, "velocity = 'nesterov'"),
         ({"integrator": "heun"}, "integrator = 'heun'"),
         ({"decoder_settings": {"layer_integrator": "rk4"}}, "layer_integrator = 'rk4'"),
         ({"activation": "relu2"}, "activation = 'relu2'"),
         ({"attention": "qk-norm"}, "attention = 'qk-norm'"),
         ({"cross_attention": "qk-norm"}, "cross_attention = 'qk-norm'"),
-        ({"positions_at": "layers"}, "positions_at = 'layers'"),
-        ({"attention": "rotary"}, "positions both in the states and in the attention"),
+        ({"positions_at": "layers"}, "positions_at = 'layers' with attention = 'softmax'"),
+        ({"attention": "rotary"}, "positions_at = 'input' with attention = 'rotary'"),
     ],
 )
 def test_what_it_lacks(settings: dict[str, Any], lacks: str):

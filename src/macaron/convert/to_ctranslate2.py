@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from macaron.decode.forced import load_folder
 from macaron.decode.search import end_token
@@ -17,10 +16,6 @@ from macaron.files import atomic_folder, check_unused
 from macaron.models.translation import TranslationModel
 from macaron.nn.budget import LayerSettings
 from macaron.nn.embedding import FIRST_POSITION
-from macaron.nn.interaction import Interaction
-from macaron.nn.layer import SchemeLayer
-from macaron.nn.stack import Stack
-from macaron.ode import integrator
 from macaron.seal import seal
 from macaron.text.vocabulary import UNK
 
@@ -29,6 +24,15 @@ TOLERANCE = 1e-3
 _ACTIVATIONS = {
     **{"relu": "RELU", "gelu": "GELU", "gelu_new": "GELUTanh", "silu": "SWISH"},
     **{"glu": "Sigmoid", "swiglu": "SWISH", "geglu": "GELU"},
+}
+#: Settings of which CTranslate2 knows some values only; attentions that see positions go without others.
+_KNOWN: dict[str, Sequence[Any]] = {
+    "integrator": ["euler"],
+    "layer_integrator": ["euler"],
+    "velocity": ["none"],
+    "activation": [*_ACTIVATIONS],
+    "attention": ["softmax", "relative", "rotary"],
+    "cross_attention": ["softmax"],
 }
 
 
@@ -52,51 +56,34 @@ def export_ctranslate2(path: str | Path, out: str | Path, quantization: str | No
     names = [words.get(index, f"<{index}>") for index in range(model.config.vocab_size)]
     with atomic_folder(out) as partial:
         write_ctranslate2(model, names, partial)
-        error = difference(partial, model, names)
-        if not error <= TOLERANCE:
-            raise MacaronError(
-                f"{path}: log-probabilities of CTranslate2 differ by {error:.1g} from ours; nothing is kept"
-            )
+        found = (
+            f"log-probabilities of CTranslate2 differ by {(error := difference(partial, model, names)):.0e} from ours"
+        )
+        require(error <= TOLERANCE, f"{path}: {found}; nothing is kept")
         if quantization is not None:
             write_ctranslate2(model, names, partial, quantization)
+            found += f", before they were stored as {quantization}"
         tokenizer.save_pretrained(partial)
         seal(partial)
-    rounded = "" if quantization is None else f", before they were stored as {quantization}"
-    found = f"log-probabilities of CTranslate2 differ by {error:.0e} from ours{rounded}"
     return [f"model.bin: {found}", f"written to {out} with the tokenizer"]
 
 
 def uncovered(model: TranslationModel) -> str:
     """What CTranslate2 lacks for a network, in words; empty if it knows it."""
-    config = model.config
-    both = {
-        "FG": (config.encoder_scheme_value(), config, model.encoder),
-        "FHG": (config.decoder_scheme_value(), config.decoder_layer_settings(), model.decoder),
-    }
-    found: list[str] = []
-    for order, (scheme, settings, stack) in both.items():
-        attention, activation = settings.interaction("F"), settings.activation_of(0)
-        ends = [each for each in (stack.prologue, stack.epilogue) if each is not None]
-        layers, integrators = [each for each in stack.steps if each not in ends], ("integrator", "layer_integrator")
-        lacks = {
-            f"the scheme {scheme.name!r}": any(not _is_sequence(layer, order) for layer in layers),
-            "a prologue or epilogue": any(not _is_sequence(layer, order) for layer in ends),
-            "a velocity": stack.has_velocity,
-            **{f"{name} = {(kind := getattr(settings, name))!r}": integrator(kind).stages > 1 for name in integrators},
-            f"activation = {activation!r}": activation not in _ACTIVATIONS,
-            f"attention = {settings.attention!r}": attention.kind != "softmax" or attention.qk_norm,
-            f"cross_attention = {settings.cross_attention!r}": settings.interaction("H") != Interaction(),
-            "positions_at = 'layers'": stack.signals is not None,
-            "positions both in the states and in the attention": settings.positions_at == "input" and attention.ordered,
-        }
-        found += [name for name, lacking in lacks.items() if lacking and name not in found]
-    return ", ".join(found)
-
-
-def _is_sequence(layer: SchemeLayer, order: str) -> bool:
-    """Whether a layer applies these operators in turn, once and in full."""
-    walks = [[(move.operator, move.coefficient) for move in moves] for _, moves in layer.walk]
-    return walks == [[(operator, 1.0) for operator in order]]
+    config, found = model.config, list[str]()
+    encoder = config, config.encoder_scheme_value(), model.encoder, "FG"
+    decoder = config.decoder_layer_settings(), config.decoder_scheme_value(), model.decoder, "FHG"
+    for settings, scheme, stack, order in (encoder, decoder):
+        for step in stack.steps:
+            walks = [[(move.operator, move.coefficient) for move in moves] for _, moves in step.walk]
+            if walks != [[(operator, 1.0) for operator in order]]:
+                ends = stack.prologue, stack.epilogue
+                found.append("a prologue or epilogue" if step in ends else f"the scheme {scheme.name!r}")
+        values = {name: getattr(settings, name) for name in (*_KNOWN, "positions_at")}
+        found += [f"{name} = {values[name]!r}" for name, known in _KNOWN.items() if values[name] not in known]
+        if values["positions_at"] != ("input" if values["attention"] == "softmax" else "none"):
+            found.append(f"positions_at = {values['positions_at']!r} with attention = {values['attention']!r}")
+    return ", ".join(dict.fromkeys(found))
 
 
 def write_ctranslate2(
@@ -105,30 +92,27 @@ def write_ctranslate2(
     """Write the files of CTranslate2 for a network that it knows; ``words`` are the tokens."""
     from ctranslate2.specs import transformer_spec
 
-    config, decoder = model.config, model.config.decoder_layer_settings()
-    embedding, table = model.embedding, model.embedding.tokens.weight.detach().numpy()
-    normed = {"layernorm_embedding": embedding.norm is not None}
+    config, embedding = model.config, model.embedding
+    encoder, decoder = _settings(config, model), _settings(config.decoder_layer_settings(), model)
     spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(**_settings(config, model.encoder), **normed),
-        transformer_spec.TransformerDecoderSpec(**_settings(decoder, model.decoder), **normed),
+        transformer_spec.TransformerEncoderSpec(len(model.encoder.steps), **encoder),
+        transformer_spec.TransformerDecoderSpec(len(model.decoder.steps), **decoder),
     )
+    table = embedding.tokens.weight.detach().numpy()
     positions = torch.arange(FIRST_POSITION, FIRST_POSITION + config.max_position_embeddings)
-    vectors = embedding.of_positions(positions).detach().numpy() * (1.0 if embedding.positioned else 0.0)
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = table
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = table
         side.scale_embeddings = config.scale_embedding
-        if hasattr(side, "position_encodings"):
-            side.position_encodings.encodings = vectors.astype(np.float32)
-        if embedding.norm is not None:
-            _norm(side.layernorm_embedding, embedding.norm)
-        if stack.norm is not None:
-            _norm(side.layer_norm, stack.norm)
+        if embedding.positioned:
+            side.position_encodings.encodings = embedding.of_positions(positions).detach().numpy()
+        for name, norm in (("layernorm_embedding", embedding.norm), ("layer_norm", stack.norm)):
+            if norm is not None:
+                _norm(getattr(side, name), norm)
         for part, layer in zip(side.layer, stack.steps, strict=True):
             _attention(part.self_attention, layer.sublayers["F1"])
             if side is spec.decoder:
                 _attention(part.attention, layer.sublayers["H1"])
             _feed_forward(part.ffn, layer.sublayers["G1"])
-    spec.decoder.projection.weight = table
     bias = embedding.output_bias
     spec.decoder.projection.bias = np.zeros(len(table), np.float32) if bias is None else bias.detach().numpy()
     spec.register_source_vocabulary(list(words))
@@ -142,54 +126,51 @@ def write_ctranslate2(
     spec.save(str(folder))
 
 
-def _settings(settings: LayerSettings, stack: Stack) -> dict[str, Any]:
+def _settings(settings: LayerSettings, model: TranslationModel) -> dict[str, Any]:
     """The settings of a stack by CTranslate2's names."""
     from ctranslate2.specs import Activation
 
-    attention: Any = stack.steps[0].sublayers["F1"].operator
-    rotary = attention.interaction.positions == "rotary"
+    attention = settings.interaction("F")
+    rotary = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": attention.theta}
     return {
-        "num_layers": len(stack.steps),
         "num_heads": settings.num_attention_heads,
-        "head_dim": None if attention.width == settings.hidden_size else attention.head_size,
+        "head_dim": settings.head_size,
         "pre_norm": settings.norm == "pre",
         "rms_norm": settings.norm_type == "rms",
         "activation": getattr(Activation, _ACTIVATIONS[str(settings.activation_of(0))]),
         "ffn_glu": settings.gated(0),
-        "relative_position": attention.relative is not None,
-        **({"rotary_dim": 0, "rotary_interleave": False, "rotary_base": attention.interaction.theta} if rotary else {}),
+        "layernorm_embedding": model.embedding.norm is not None,
+        "relative_position": attention.positions == "relative",
+        **(rotary if attention.positions == "rotary" else {}),
     }
 
 
-def _linear(spec: Any, layer: nn.Linear, rows: slice = slice(None)) -> None:
-    spec.weight = layer.weight.detach()[rows].numpy()
-    spec.bias = layer.bias.detach()[rows].numpy()
-
-
 def _norm(spec: Any, norm: Any) -> None:
-    spec.gamma = np.ones(norm.normalized_shape, np.float32) if norm.weight is None else norm.weight.detach().numpy()
+    size = norm.normalized_shape
+    spec.gamma = np.ones(size, np.float32) if norm.weight is None else norm.weight.detach().numpy()
     if hasattr(spec, "beta"):
-        spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else norm.bias.detach().numpy()
+        spec.beta = np.zeros(size, np.float32) if norm.bias is None else norm.bias.detach().numpy()
 
 
 def _attention(spec: Any, part: Any) -> None:
     """Norm, projections and vectors of distances of a sub-layer F or H."""
     _norm(spec.layer_norm, part.norm)
     for linear, name in zip(spec.linear, (*part.operator.projections, "out"), strict=True):
-        _linear(linear, getattr(part.operator, name))
+        layer = getattr(part.operator, name)
+        linear.weight, linear.bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     if (relative := part.operator.relative) is not None:
         spec.relative_position_keys = relative.keys.weight.detach().numpy()
         spec.relative_position_values = relative.values.weight.detach().numpy()
 
 
 def _feed_forward(spec: Any, part: Any) -> None:
-    """Norm and matrices of a sub-layer G; the gates are the first half of the inner rows."""
+    """Norm and matrices of a sub-layer G; gates are the first half of the inner rows."""
     _norm(spec.layer_norm, part.norm)
-    gated, inner = hasattr(spec, "linear_0_noact"), part.operator.fc2.in_features
-    _linear(spec.linear_0, part.operator.fc1, slice(inner))
-    if gated:
-        _linear(spec.linear_0_noact, part.operator.fc1, slice(inner, None))
-    _linear(spec.linear_1, part.operator.fc2)
+    first, second = part.operator.fc1, part.operator.fc2
+    for start, name in enumerate(("linear_0", "linear_0_noact") if hasattr(spec, "linear_0_noact") else ("linear_0",)):
+        rows, linear = slice(start * second.in_features, (start + 1) * second.in_features), getattr(spec, name)
+        linear.weight, linear.bias = first.weight[rows].detach().numpy(), first.bias[rows].detach().numpy()
+    spec.linear_1.weight, spec.linear_1.bias = second.weight.detach().numpy(), second.bias.detach().numpy()
 
 
 def difference(folder: Path, model: TranslationModel, words: Sequence[str]) -> float:
@@ -198,13 +179,12 @@ def difference(folder: Path, model: TranslationModel, words: Sequence[str]) -> f
 
     generator = torch.Generator().manual_seed(1)
     pairs = [torch.randint(UNK, len(words), (2, length), generator=generator) for length in (1, 4, 9)]
-    named = [[[words[index] for index in side] for side in pair.tolist()] for pair in pairs]
-    scorer = ctranslate2.Translator(str(folder), "cpu", compute_type="float32")
-    scores = scorer.score_batch(*map(list, zip(*named, strict=True)))
+    sides = ([[words[index] for index in pair[side]] for pair in pairs] for side in (0, 1))
+    scores = ctranslate2.Translator(str(folder), "cpu", compute_type="float32").score_batch(*sides)
     end, start, largest = end_token(model), model.config.decoder_start_token_id, 0.0
     for pair, found in zip(pairs, scores, strict=True):
         target = F.pad(F.pad(pair[1:], (1, 0), value=end if start is None else start), (0, 1), value=end)
         with torch.no_grad():
-            want = model(pair[:1], target[:, :-1]).log_softmax(-1).gather(-1, target[:, 1:, None]).flatten()
-        largest = max(largest, float((torch.tensor(found.log_probs) - want).abs().max()))
+            wanted = model(pair[:1], target[:, :-1]).log_softmax(-1).gather(-1, target[:, 1:, None]).flatten()
+        largest = max(largest, float((torch.tensor(found.log_probs) - wanted).abs().max()))
     return largest
