@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 
 from macaron.cli.convert import app as convert_app
-from macaron.cli.export import app as export_app
 from macaron.cli.guard import fail, guarded, occupy_stdout, stop_like_ctrl_c
 from macaron.cli.ode import app as ode_app
 from macaron.cli.recipe import app as recipe_app
@@ -18,12 +17,12 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 #: In the order of ``macaron --help``: a file and its function, whose name the file mostly has.
 _VERBS = """
     prepare train translate lines.generate evaluate models lab.demo lab.doctor glue finetune lines.predict lines.embed
-    lines.score serve lab.report lab.particles lab.compare lab.twins verify
+    lines.score serve lab.report lab.particles lab.compare lab.twins verify export
 """
 for _verb in _VERBS.split():
     _file, _, _function = _verb.rpartition(".")
     app.command()(guarded(getattr(import_module(f"macaron.cli.{_file or _function}"), _function)))
-for _name, _group in {"recipe": recipe_app, "ode": ode_app, "convert": convert_app, "export": export_app}.items():
+for _name, _group in {"recipe": recipe_app, "ode": ode_app, "convert": convert_app}.items():
     for _command in _group.registered_commands:
         _command.callback = _command.callback and guarded(_command.callback)
     app.add_typer(_group, name=_name)

@@ -1,19 +1,22 @@
 """What the classes of all networks share in transformers: construction, the encoder, the loss over tokens, caches."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub import ModelCard, hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from macaron.huggingface.card import card_to_upload, read_card, write_card
+from macaron.files import atomic_file
 from macaron.models.configuration import ModelConfig
-from macaron.models.load import MODEL_FILES, USED_FILES
+from macaron.models.load import CARD, MODEL_FILES, USED_FILES, has_own_card
 from macaron.nn.attention import KeyValueCache
 from macaron.seal import checked, seal
 
@@ -34,6 +37,32 @@ def save_sealed(self: Any, save_directory: Any, is_main_process: bool = True, *a
     if is_main_process:
         write_card(save_directory, self.card)  # an upload has replaced it
         seal(save_directory, MODEL_FILES)
+
+
+def read_card(*folders: str | Path) -> bytes | None:
+    """The model card of the first of these folders that has one."""
+    found = (Path(folder, CARD) for folder in folders if folder)
+    return next((path.read_bytes() for path in found if path.is_file()), None)
+
+
+def write_card(folder: str | Path, card: bytes | None, repository: str = "", token: Any = None) -> None:
+    """Write a model card, if there is one, in the place of the one that transformers has made or found.
+
+    :param repository: to which the folder is uploaded: a card that users have written or edited there stays
+    """
+    if card is None:
+        return
+    if repository:
+        with suppress(EntryNotFoundError):
+            if has_own_card(Path(hf_hub_download(repository, CARD, token=token)).parent):
+                return
+        made = read_card(folder)
+        if made is not None and (tags := ModelCard(made.decode()).data.tags):  # with those that were asked for
+            own = ModelCard(card.decode())
+            own.data.tags = list(dict.fromkeys([*(own.data.tags or []), *tags]))
+            card = str(own).encode()
+    with atomic_file(Path(folder, CARD)) as file:
+        file.write(card)
 
 
 class PreTrainedMixin:
@@ -63,7 +92,7 @@ class PreTrainedMixin:
 
     def _upload_modified_files(self: Any, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
         # Before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves.
-        card_to_upload(working_dir, self.card, repo_id, kwargs.get("token"))
+        write_card(working_dir, self.card, repo_id, kwargs.get("token"))
         seal(working_dir, MODEL_FILES)
         return PreTrainedModel._upload_modified_files(self, working_dir, repo_id, *args, **kwargs)
 

@@ -8,7 +8,6 @@ from transformers import BatchEncoding, TokenizersBackend
 
 from macaron.errors import MacaronError
 from macaron.files import write_text
-from macaron.huggingface.card import card_to_upload, read_card
 from macaron.seal import check, seal
 from macaron.text.pipeline import SETTINGS, Side, State
 from macaron.text.tokenizer import CLASS_NAME, TOKENIZER_FILES, MacaronTokenizer
@@ -126,7 +125,9 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
         return self.text_pipeline.decode(self.join(ids, skip_special_tokens), side)
 
     def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        card_to_upload(working_dir, read_card(self.name_or_path), repo_id, kwargs.get("token"))
+        from macaron.huggingface.base import read_card, write_card  # and with it transformers' models
+
+        write_card(working_dir, read_card(self.name_or_path), repo_id, kwargs.get("token"))
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     def _save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ class FineTuner(EncoderOnDevice):
             classification={"max_length": self.max_length, **takes},
         )
         save_model(folder, self.model, state, self.tokenizer, config)
-        write_card(folder, classifier_card(config, data, self.folder))
+        write_card(folder, classifier_card(self.model, config, data, self.folder))
 
     def _begin(self, objective: Objective) -> None:
         # Not a new model: all runs use the same parameters, so that they replay the same recorded steps.

@@ -120,7 +120,7 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
         note_start(out / "environment.json", {"update": update, "processes": processes.world, **environment()})
     summary = trainer.fit(resume)
     if processes.first:
-        write_card(out / "model", run_card(recipe, task.model.config, summary))
+        write_card(out / "model", run_card(recipe, task.model, summary))
         write_json(out / "summary.json", summary)
 
 
