@@ -205,8 +205,7 @@ def save_model(
     with atomic_folder(folder) as partial:
         write_model(partial, model, weights, config)
         tokenizer.save_pretrained(partial)
-        if has_own_card(folder):
-            shutil.copyfile(folder / CARD, partial / CARD)
+        keep_card(folder, partial)
         for path, content in (more or {}).items():
             write_json(partial / path, content)
         if more:
@@ -217,6 +216,12 @@ def write_card(folder: Path, text: str) -> None:
     """Write the model card of a folder, unless there is one that a user has written or edited."""
     if not has_own_card(folder):
         write_text(folder / CARD, f"{text}<!-- macaron {hashlib.sha256(text.encode()).hexdigest()} -->\n")
+
+
+def keep_card(folder: Path, new: Path) -> None:
+    """Copy a user's model card of a folder to the one that takes its place."""
+    if has_own_card(folder):
+        shutil.copyfile(folder / CARD, new / CARD)
 
 
 def has_own_card(folder: Path) -> bool:
