@@ -6,6 +6,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Run = Callable[[list[list[int]]], list[list[int]]]
@@ -49,10 +50,12 @@ def ctranslate2(options: argparse.Namespace, kind: str) -> Run:
     import ctranslate2
     import torch
 
+    from macaron.convert.to_ctranslate2 import write_ctranslate2
+
     torch.set_num_threads(options.threads)
     model = random_model(options.preset.replace("macaron", "transformer"), options.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
-        to_ctranslate2(model, folder)
+        write_ctranslate2(model, [str(token) for token in range(options.vocabulary)], Path(folder))
         translator = ctranslate2.Translator(
             folder, "cpu", compute_type=kind, inter_threads=1, intra_threads=options.threads
         )
@@ -69,54 +72,6 @@ def ctranslate2(options: argparse.Namespace, kind: str) -> Run:
 
     agree(model, translator, options)
     return run
-
-
-def to_ctranslate2(model: Any, folder: str) -> None:
-    """Write a pre-norm Transformer of ours as a CTranslate2 model."""
-    import numpy as np
-    import torch
-    from ctranslate2.specs import TransformerSpec
-
-    from macaron.nn.embedding import FIRST_POSITION, sinusoids
-
-    def linear(spec: Any, layer: Any) -> None:
-        spec.weight, spec.bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-
-    def norm(spec: Any, layer: Any) -> None:
-        spec.gamma, spec.beta = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-
-    config = model.config
-    spec = TransformerSpec.from_config((config.encoder_layers, config.decoder_layers), config.num_attention_heads)
-    table = model.embedding.tokens.weight.detach().numpy()
-    positions = sinusoids(torch.arange(FIRST_POSITION, FIRST_POSITION + 512), config.hidden_size).numpy()
-    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = table
-        side.position_encodings.encodings = positions
-        norm(side.layer_norm, stack.norm)
-        for part, layer in zip(side.layer, stack.layers, strict=True):
-            attention, feedforward = layer.sublayers["F1"], layer.sublayers["G1"]
-            norm(part.self_attention.layer_norm, attention.norm)
-            linear(part.self_attention.linear[0], attention.operator.qkv)
-            linear(part.self_attention.linear[1], attention.operator.out)
-            norm(part.ffn.layer_norm, feedforward.norm)
-            linear(part.ffn.linear_0, feedforward.operator.fc1)
-            linear(part.ffn.linear_1, feedforward.operator.fc2)
-            if side is spec.decoder:
-                cross = layer.sublayers["H1"]
-                norm(part.attention.layer_norm, cross.norm)
-                for place, name in enumerate(("q", "kv", "out")):
-                    linear(part.attention.linear[place], getattr(cross.operator, name))
-    spec.decoder.projection.weight = table
-    spec.decoder.projection.bias = np.zeros(len(table), np.float32)
-    words = [str(token) for token in range(len(table))]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.bos_token = spec.config.decoder_start_token = spec.config.eos_token = str(END)
-    spec.config.unk_token = "3"
-    spec.config.add_source_bos = spec.config.add_source_eos = False
-    spec.validate()
-    spec.optimize()
-    spec.save(folder)
 
 
 def agree(model: Any, translator: Any, options: argparse.Namespace) -> None:

@@ -76,11 +76,15 @@ def _files_of(folder: Path) -> list[str]:
     for place, folders, files in os.walk(folder):
         inside = Path(place).relative_to(folder)
         folders[:] = sorted(name for name in folders if name[0] != "." and not (Path(place) / name / DIGESTS).is_file())
-        kept = (name for name in sorted(files) if name[0] != "." and not name.endswith(".md") and name != DIGESTS)
+        kept = filter(_is_recorded, sorted(files))
         found += [(inside / name).as_posix() for name in kept if (Path(place) / name).is_file()]  # no pipe
     if odd := [name for name in found if name.encode(errors="replace").decode() != name]:
         raise MacaronError(f"{folder}: the name {odd[0]!r} is not UTF-8. Rename the file, or remove it.")
     return found
+
+
+def _is_recorded(name: str) -> bool:
+    return name[0] != "." and not name.endswith(".md") and name != DIGESTS
 
 
 def folders_within(path: Path) -> list[Path]:
@@ -195,7 +199,7 @@ def digest(path: Path) -> str:
 
 def fingerprint(folder: Path, names: Sequence[str] = ("*",)) -> str:
     """A digest of all files in a model folder, weights, configuration, tokenizer, search settings; or of some files."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != DIGESTS)
+    files = sorted(path for path in folder.iterdir() if path.is_file() and _is_recorded(path.name))
     text = "".join(f"{file.name}\n{digest(file)}\n" for file in files if _matches(file.name, names))
     return hashlib.sha256(text.encode()).hexdigest()
 

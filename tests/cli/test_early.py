@@ -46,6 +46,12 @@ for line in sys.stdin:
 """
 #: Each verb with its mistakes, and a part of the message. GONE is missing, FULL a folder that is in use.
 MISTAKES = {
+    "export": [
+        ("onnx GONE --out NEW", "no such folder"),
+        ("onnx translation --out FULL", "FULL is not empty: choose another --out"),
+        ("onnx translation --out NEW --quantization int8", "--quantization is for ctranslate2: leave it out"),
+        ("ctranslate2 classifier --out NEW", "cannot translate"),
+    ],
     "prepare": [
         ("pairs.toml --set data.root=GONE --out NEW", "these files are missing"),
         ("GONE", "no such recipe"),

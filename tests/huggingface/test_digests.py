@@ -69,12 +69,12 @@ def test_an_upload_has_the_digests_of_its_files(saved: Path, monkeypatch: pytest
     """``save_pretrained(push_to_hub=True)`` uploads before it returns."""
     uploaded: list[dict[str, Any]] = []
 
-    def upload(_: Any, folder: Path) -> None:
+    def upload(_: Any, folder: Path, repository: str) -> None:
         assert not damaged(Path(folder))
         uploaded.append(json.loads((Path(folder) / "digests.json").read_text()))
 
     monkeypatch.setattr(PreTrainedModel, "_upload_modified_files", upload)
     model = AutoModelForSeq2SeqLM.from_pretrained(saved)
     flip(saved / "model.safetensors", -1)  # new weights, of which digests.json knows nothing yet
-    model._upload_modified_files(saved)
+    model._upload_modified_files(saved, "me/model")
     assert len(uploaded) == 1

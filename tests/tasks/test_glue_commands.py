@@ -283,9 +283,11 @@ def test_only_the_best_model_stays(tmp_path: Path):
         (left / "weights").write_text(setting)
         results.add(record)
         assert not left.exists()
+        (tmp_path / "models" / "rte" / "README.md").write_text("# A card of my own\n")
     assert (tmp_path / "models" / "rte" / "weights").read_text() == "a"
     assert GlueResults(tmp_path).best("rte")["run"] == "rte-a-s1"
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["rte"]
+    assert (tmp_path / "models" / "rte" / "README.md").read_text() == "# A card of my own\n"
 
 
 def test_a_run_that_equals_the_best_leaves_its_model(encoder_folder: Path, data: Path, tmp_path: Path):

@@ -1,18 +1,22 @@
 """What the classes of all networks share in transformers: construction, the encoder, the loss over tokens, caches."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub import ModelCard, hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
+from macaron.files import atomic_file
 from macaron.models.configuration import ModelConfig
-from macaron.models.load import MODEL_FILES, USED_FILES
+from macaron.models.load import CARD, MODEL_FILES, USED_FILES, has_own_card
 from macaron.nn.attention import KeyValueCache
 from macaron.seal import checked, seal
 
@@ -27,10 +31,38 @@ def from_verified(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kw
 
 
 def save_sealed(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
-    """As ``save_pretrained`` in transformers; the digests of the files are recorded."""
+    """As ``save_pretrained`` in transformers, with the model card; the digests of the files are recorded."""
+    self.card = read_card(save_directory, self.name_or_path)
     PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
     if is_main_process:
+        write_card(save_directory, self.card)  # an upload has replaced it
         seal(save_directory, MODEL_FILES)
+
+
+def read_card(*folders: str | Path) -> bytes | None:
+    """The model card of the first of these folders that has one."""
+    found = (Path(folder, CARD) for folder in folders if folder)
+    return next((path.read_bytes() for path in found if path.is_file()), None)
+
+
+def write_card(folder: str | Path, card: bytes | None, repository: str = "", token: Any = None) -> None:
+    """Write a model card, if there is one, in the place of the one that transformers has made or found.
+
+    :param repository: to which the folder is uploaded: a card that users have written or edited there stays
+    """
+    if card is None:
+        return
+    if repository:
+        with suppress(EntryNotFoundError):
+            if has_own_card(Path(hf_hub_download(repository, CARD, token=token)).parent):
+                return
+        made = read_card(folder)
+        if made is not None and (tags := ModelCard(made.decode()).data.tags):  # with those that were asked for
+            own = ModelCard(card.decode())
+            own.data.tags = list(dict.fromkeys([*(own.data.tags or []), *tags]))
+            card = str(own).encode()
+    with atomic_file(Path(folder, CARD)) as file:
+        file.write(card)
 
 
 class PreTrainedMixin:
@@ -42,6 +74,8 @@ class PreTrainedMixin:
     config_class: ClassVar[Any]
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    #: The model card of the folder that it was saved to, or else loaded from.
+    card: bytes | None = None
     _supports_sdpa = True
 
     device = PreTrainedModel.device
@@ -56,9 +90,11 @@ class PreTrainedMixin:
         self.build(config.core)
         self.post_init()
 
-    def _upload_modified_files(self: Any, working_dir: Any, *args: Any, **kwargs: Any) -> Any:
-        seal(working_dir, MODEL_FILES)  # before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves
-        return PreTrainedModel._upload_modified_files(self, working_dir, *args, **kwargs)
+    def _upload_modified_files(self: Any, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        # Before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves.
+        write_card(working_dir, self.card, repo_id, kwargs.get("token"))
+        seal(working_dir, MODEL_FILES)
+        return PreTrainedModel._upload_modified_files(self, working_dir, repo_id, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

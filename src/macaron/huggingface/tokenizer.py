@@ -124,6 +124,12 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
         side: Side = "target" if self.kind == "translation" else "source"
         return self.text_pipeline.decode(self.join(ids, skip_special_tokens), side)
 
+    def _upload_modified_files(self, working_dir: Any, repo_id: str, *args: Any, **kwargs: Any) -> Any:
+        from macaron.huggingface.base import read_card, write_card  # and with it transformers' models
+
+        write_card(working_dir, read_card(self.name_or_path), repo_id, kwargs.get("token"))
+        return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
+
     def _save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         # The padding and truncation of the last call are no part of the tokenizer.
         self.backend_tokenizer.no_truncation()

@@ -7,8 +7,10 @@ torch is imported where weights are read or written: a folder that is missing is
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from macaron.errors import MacaronError, first_line, naming, require, resume_command
-from macaron.files import atomic_folder, write_json
+from macaron.files import atomic_folder, write_json, write_text
 from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import GenerationSettings
 from macaron.seal import begin, checked, seal
@@ -34,6 +36,9 @@ _CONFIG, _GENERATION = "config.json", "generation_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
 MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
+#: The model card, and the end of one that training wrote: the digest of all before it.
+CARD = "README.md"
+_WRITTEN = re.compile(rb"(.*)<!-- macaron ([0-9a-f]{64}) -->\n", re.DOTALL)
 _REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
@@ -189,7 +194,7 @@ def save_model(
     config: Any = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model folder with its tokenizer: completely, or not at all.
+    """Write a model folder with its tokenizer: completely, or not at all. A user's model card stays.
 
     The tokenizer gets the model's longest input: transformers warns of a longer one, and truncates there.
 
@@ -200,10 +205,31 @@ def save_model(
     with atomic_folder(folder) as partial:
         write_model(partial, model, weights, config)
         tokenizer.save_pretrained(partial)
+        keep_card(folder, partial)
         for path, content in (more or {}).items():
             write_json(partial / path, content)
         if more:
             seal(partial, more)
+
+
+def write_card(folder: Path, text: str) -> None:
+    """Write the model card of a folder, unless there is one that a user has written or edited."""
+    if not has_own_card(folder):
+        write_text(folder / CARD, f"{text}<!-- macaron {hashlib.sha256(text.encode()).hexdigest()} -->\n")
+
+
+def keep_card(folder: Path, new: Path) -> None:
+    """Copy a user's model card of a folder to the one that takes its place."""
+    if has_own_card(folder):
+        shutil.copyfile(folder / CARD, new / CARD)
+
+
+def has_own_card(folder: Path) -> bool:
+    """Whether a folder has a model card that is not as training wrote it."""
+    if not (folder / CARD).is_file():
+        return False
+    found = _WRITTEN.fullmatch((folder / CARD).read_bytes())
+    return found is None or hashlib.sha256(found[1]).hexdigest() != found[2].decode()
 
 
 def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None = None, config: Any = None) -> None:

@@ -23,9 +23,10 @@ from macaron.device import own_stream
 from macaron.errors import Interrupted, require
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.files import LOCK, check_unused, remove_leftovers, write_json, write_text
-from macaron.models.load import save_model
+from macaron.models.load import save_model, write_card
 from macaron.nn.linear import Linear
 from macaron.processes import Progress
+from macaron.tasks.card import classifier_card
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective, usual_rate
 from macaron.tasks.classifier import MAX_LENGTH, Encoded, EncoderOnDevice, Precision
 from macaron.tasks.glue.glue_results import score_line
@@ -150,10 +151,11 @@ class FineTuner(EncoderOnDevice):
         outcome.seconds = round(time.monotonic() - started, 2)
         return outcome
 
-    def save(self, folder: Path, objective: Objective, takes: dict[str, Any]) -> None:
+    def save(self, folder: Path, objective: Objective, takes: dict[str, Any], data: Sequence[str] = ()) -> None:
         """Write a classifier that needs nothing else: names of classes, scores on their own scale, what it takes.
 
         :param takes: kept in config.json with ``max_length``; ``texts`` and what else may be wanted
+        :param data: what it was trained on, for the model card
         """
         state = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
         head = objective.plain_head(state["classifier.weight"], state["classifier.bias"])
@@ -165,6 +167,7 @@ class FineTuner(EncoderOnDevice):
             classification={"max_length": self.max_length, **takes},
         )
         save_model(folder, self.model, state, self.tokenizer, config)
+        write_card(folder, classifier_card(self.model, config, data, self.folder))
 
     def _begin(self, objective: Objective) -> None:
         # Not a new model: all runs use the same parameters, so that they replay the same recorded steps.
@@ -252,7 +255,12 @@ def finetune_csv(
     require(not outcome.diverged, f"the loss was not finite in epoch {last}: {lower}")
     epoch = outcome.kept or last
     progress.say(f"kept epoch {epoch} of {last}, the best in dev {metrics[0]}")
-    tuner.save(out / "model", objective, {"texts": len(texts), "columns": list(texts), "dev": outcome.scores})
+    tuner.save(
+        out / "model",
+        objective,
+        {"texts": len(texts), "columns": list(texts), "dev": outcome.scores},
+        [Path(files["train"]).name],
+    )
     result = {
         "scores": outcome.scores,
         "epoch": epoch,

@@ -12,9 +12,11 @@ import torch
 from macaron.errors import MacaronError, require
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
+from macaron.models.load import write_card
 from macaron.recipe import Recipe, manifest, recipe_from
 from macaron.settings import load_toml, located, write_toml
 from macaron.tasks.auto import kept, resolve
+from macaron.tasks.card import run_card
 from macaron.tasks.language_model import LanguageModelTask
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.start import fill, fill_embeddings, with_source
@@ -117,6 +119,7 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
         note_start(out / "environment.json", {"update": update, "processes": processes.world, **environment()})
     summary = trainer.fit(resume)
     if processes.first:
+        write_card(out / "model", run_card(recipe, task.model, summary))
         write_json(out / "summary.json", summary)
 
 

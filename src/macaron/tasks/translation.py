@@ -348,7 +348,8 @@ class TranslationTask(Task):
         lower = self.decode.lower or lower_cases(self.data.tokenizer.text_pipeline)
         if state == "raw":
             name, bleu = f"valid_sacrebleu{'_lc' if lower else ''}", sacre_bleu(lines, references, lower=lower)
-            found["valid_chrf"] = chrf(lines, references).score
+            characters = chrf(lines, references)
+            found |= {"valid_chrf": characters.score, "chrf_definition": characters.definition}
         else:
             split, tokens = self.decode.compound_split, "moses tokens as given"
             name = "valid_tokenised_bleu"

@@ -274,7 +274,7 @@ class Trainer:
             "seconds": round(self.elapsed(), 1),
             "final_model": chosen,
             "candidates": losses,
-            **({"candidate_scores": scores} if scores else {}),
+            **({"candidate_scores": scores, "score_definition": self.validation.definition} if scores else {}),
             **({"candidate_nll": likelihoods} if likelihoods else {}),
         }
         if self.processes.first:

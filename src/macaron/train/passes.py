@@ -141,6 +141,7 @@ class Validation:
         autocast: Callable[[], AbstractContextManager[Any]],
     ) -> None:
         self.task, self.metric, self.processes, self.device = task, settings.best_metric, processes, device
+        self.definition = ""  # of the scores that were compared
         self.autocast, self.everywhere = autocast, settings.distributed == "fsdp"
 
     def losses(self, state: RunState) -> tuple[dict[str, Any], list[float]]:
@@ -190,5 +191,6 @@ class Validation:
             if "valid_nll" in values:
                 likelihoods[name] = values["valid_nll"]
             if self.metric != "loss" and math.isfinite(losses[name]):
-                scores[name] = self.value(self.scores(state, counts))
+                measured = self.scores(state, counts)
+                scores[name], self.definition = self.value(measured), measured.get(f"{self.metric}_definition", "")
         return [losses, scores, likelihoods]

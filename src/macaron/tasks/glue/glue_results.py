@@ -12,6 +12,7 @@ from macaron.evaluate.glue_metrics import Average, glue_average, task_score
 from macaron.files import read_lines, remove, write_text
 from macaron.json_files import Record, parse_json
 from macaron.limits import Between
+from macaron.models.load import keep_card
 from macaron.settings import OTHERS
 
 #: Per cent; a correlation may be rounded upwards.
@@ -69,6 +70,7 @@ class GlueResults:
             if self.best(record["task"]) is record:
                 model = self.run / "models" / record["task"]
                 model.parent.mkdir(exist_ok=True)
+                keep_card(model, candidate)
                 remove(model)
                 candidate.rename(model)
             else:

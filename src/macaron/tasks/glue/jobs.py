@@ -144,7 +144,7 @@ class GlueWorker:
             write_text(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", prediction_file(rows))
         if best is None or best["diverged"] or (outcome.score >= best["score"] and not outcome.diverged):
             takes = {"texts": task.texts, "task": task.name, "run": job.name, "dev": outcome.scores}
-            self.tuner.save(self.run / "candidates" / job.name, job.objective, takes)
+            self.tuner.save(self.run / "candidates" / job.name, job.objective, takes, [f"glue/{task.name}"])
         return {
             "run": job.name,
             "task": job.task,
