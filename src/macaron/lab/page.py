@@ -44,7 +44,8 @@ def fill(template: str, **values: object) -> Markup:
 @cache
 def _templates() -> Environment:
     how: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    made = Environment(loader=FunctionLoader(asset), extensions=["jinja2.ext.do"], **how)
+    how |= {"keep_trailing_newline": True, "extensions": ["jinja2.ext.do"]}
+    made = Environment(loader=FunctionLoader(asset), **how)
     made.globals |= {"section": section, "html_table": html_table, "json": script_json, "policy": POLICY}
     made.globals |= {"asset": lambda name: Markup(asset(name)), "version": __version__}
     return made
