@@ -108,7 +108,8 @@ def test_the_verdict_comes_first_and_all_the_rest_is_there(open_page, page_file)
     assert page.locator("h1").inner_text() == "Transformer and Macaron <b>& compared"
     headings = page.locator("h2").all_inner_texts()
     assert headings == [
-        *("Verdict", "Is it fair?", "Scores", "Curves", "By length of the sentence", "Sentences", "How it was made"),
+        *("Verdict", "Is it fair?", "Scores", "Curves", "By length of the sentence", "By frequency of the word"),
+        *("Sentences", "How it was made"),
     ]
     assert "for these two trained models" in page.locator(".verdict").inner_text()
     assert page.locator("#fair strong").first.inner_text() == "Yes."
@@ -189,7 +190,7 @@ def test_an_unfair_comparison_says_so_and_shows_no_p(open_page, unfair_file):
 def test_every_model_has_its_column_on_a_phone(open_page, page_file):
     """Nothing is cut: each score is inside the screen, without scrolling."""
     page = open_page(page_file, width=390, height=844)
-    for section in ("scores", "by-length-of-the-sentence"):
+    for section in ("scores", "by-length-of-the-sentence", "by-frequency-of-the-word"):
         cells = page.locator(f"#{section} table").first.locator("tbody td:last-child")
         boxes = [cells.nth(i).bounding_box() for i in range(cells.count())]
         assert boxes

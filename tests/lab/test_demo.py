@@ -160,7 +160,7 @@ def test_an_unfair_comparison_reports_no_difference(finished: tuple[Path, Path, 
     assert (pair["deciding_p_value"], pair["tests_over_sentences"], pair["tests_over_seeds"]) == (None, {}, {})
     assert pair["sentences"]["counts"] is None
     assert {example["sort"] for example in pair["sentences"]["examples"]} == {"drawn"}
-    assert all(part["differences"] == [None] for part in numbers["by_length"])
+    assert all(part["differences"] == [None] for key in ("by_length", "by_frequency") for part in numbers[key])
     shown = page.read_text()
     assert reason in shown
     assert "A random sample." in shown

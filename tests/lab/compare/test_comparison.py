@@ -19,6 +19,7 @@ from macaron.evaluate import stored
 from macaron.evaluate.evaluation import evaluate_split
 from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison_page as module
+from macaron.lab.compare.kind_statistics import Words
 from macaron.recipe import data_recipe, load_recipe
 from macaron.seal import seal
 from macaron.tasks.run import run
@@ -58,7 +59,7 @@ def test_two_runs_on_the_test_sentences(twins: tuple[Path, Path], data: Path, tm
             assert ours["interval_over_sentences"] == asdict(interval)
     assert sum(part["size"] for part in found["by_length"]) == 60
     text = out.read_text()
-    for words in ("Verdict", "Is it fair?", "Scores", "Curves", "By length", "Sentences"):
+    for words in ("Verdict", "Is it fair?", "Scores", "Curves", "By length", "By frequency", "Sentences"):
         assert words in text
     assert found["verdict"].split(":")[0] in text
     assert not list(tmp_path.rglob(".*"))
@@ -191,6 +192,20 @@ def test_validation_sentences_have_chosen_the_models(twins: tuple[Path, Path], d
     assert any("selected by their loss on these sentences" in each for each in result.cautions)
 
 
+def test_words_are_counted_as_the_text_has_them(data: Path):
+    prepared_ = PreparedData.open(data)
+    words = Words(prepared_, "test")
+    lines = (data.parent / "train.tgt").read_text().splitlines()
+    expected: dict[str, int] = {}
+    for line in lines:
+        for word in line.split():
+            expected[word] = expected.get(word, 0) + 1
+    assert dict(words.counts(prepared_.pairs("train").target)) == expected
+    assert words.of(["It's a well-known dog, isn't it?"]) == [
+        ["It's", "a", "well-known", "dog", ",", "isn't", "it", "?"]
+    ]
+
+
 @pytest.mark.parametrize("state", ["moses", "raw"])
 def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[..., Path], recipe_text: str):
     """Models of lower-cased Moses tokens are judged by those; text that was given as tokens has no other score."""
@@ -231,6 +246,12 @@ def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[...,
     for path, kind in zip(runs, result.kinds, strict=True):
         expected = evaluate_split(Translator(path), PreparedData.open(data), "test").scores[-1]
         assert result.scores["tokenised BLEU"][result.kinds.index(kind)].scores == (expected.score,)
+    # Words are the tokens that the training data has.
+    words = Words(PreparedData.open(data), "test")
+    counts = words.counts(PreparedData.open(data).pairs("train").target)
+    assert set(counts) == {"haus", "und", "rot", "&apos;s" if state == "moses" else "hund", "."}
+    assert sum(counts.values()) == sum(len(line.split()) for line in (tmp_path / "train.en").read_text().splitlines())
+    assert {part.name for part in result.frequencies} <= {"100 to 999", "25 to 99"}
     assert result.pairs[0].reading is not None
     assert result.pairs[0].reading.caseless
 

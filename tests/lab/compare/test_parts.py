@@ -13,14 +13,19 @@ from macaron.evaluate import paired_bootstrap, sacre_bleu
 from macaron.evaluate.scores import SentenceStatistics, bleu_statistics
 from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
 from macaron.lab.compare.kind_statistics import (
+    CLASSES,
     LEAST,
+    by_frequency,
     by_length,
+    f1_formula,
     hedges_g,
     length_classes,
     paired,
+    parts_of,
     pooled,
     seed_test,
     sentence_test,
+    word_matches,
 )
 from macaron.lab.compare.verdict import Evidence, corrected, either, verdict
 
@@ -134,7 +139,7 @@ def test_classes_of_length_hold_every_sentence_once(lengths: list[int], classes:
 def test_parts_by_length(references: list[list[str]]):
     lengths = [len(line) for line in references]
     kinds = [[statistics(references, 0.1, 1)], [statistics(references, 0.4, 2)]]
-    parts = by_length(lengths, kinds, [True])
+    parts = parts_of(by_length(lengths, kinds), [True])
     assert sum(part.size for part in parts) == len(references)
     for part in parts:
         (difference,) = part.differences
@@ -149,13 +154,32 @@ def test_parts_by_length(references: list[list[str]]):
     assert first.scores[0] == pytest.approx(float(kinds[0][0].formula(rows.sum(axis=0, dtype=float))))
 
 
+def test_words_by_frequency():
+    counts = Counter({"the": 5000, "cat": 30, "sat": 2})
+    reference = [["the", "cat", "sat", "zyx"], ["the", "the"]]
+    translation = [["the", "cat", "cat", "abc"], ["the"]]
+    rows = word_matches(counts, translation, reference)
+    by_class = {first: rows[:, i].tolist() for i, first in enumerate(CLASSES)}
+    assert by_class[1000] == [[1, 1, 1], [1, 1, 2]]  # matched, of the translation, of the reference
+    assert by_class[25] == [[1, 2, 1], [0, 0, 0]]
+    assert by_class[1] == [[0, 0, 1], [0, 0, 0]]
+    assert by_class[0] == [[0, 1, 1], [0, 0, 0]]
+    assert rows.sum(axis=(0, 1)).tolist() == [3, 5, 6]
+    assert float(f1_formula(np.array([1.0, 2.0, 1.0]))) == pytest.approx(200 / 3)
+    assert float(f1_formula(np.zeros(3))) == 0
+    parts = parts_of(by_frequency(counts, reference, [[translation], [reference]]), [True])
+    assert [part.name for part in parts] == ["never", "1 to 4", "25 to 99", "1,000 or more"]
+    assert all(part.scores[1] == 100 for part in parts)
+    assert all(part.size < LEAST and part.differences == (None,) for part in parts)
+
+
 def test_small_classes_and_unfair_kinds_are_not_tested(references: list[list[str]]):
     some = references[: 2 * LEAST]
     kinds = [[statistics(some, share, 1)] for share in (0.1, 0.4)]
-    parts = by_length([len(line) for line in some], kinds, [True])
+    parts = parts_of(by_length([len(line) for line in some], kinds), [True])
     assert all(part.size < LEAST and part.differences == (None,) for part in parts)
     kinds = [[statistics(references, share, 1)] for share in (0.1, 0.4, 0.4)]
-    parts = by_length([len(line) for line in references], kinds, [False, True])
+    parts = parts_of(by_length([len(line) for line in references], kinds), [False, True])
     assert all(part.differences[0] is None and part.differences[1] is not None for part in parts)
 
 

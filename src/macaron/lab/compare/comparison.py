@@ -16,7 +16,17 @@ from macaron.evaluate.stored import Evaluation, Measurement, Search
 from macaron.lab.compare.examples import Reading, choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
-from macaron.lab.compare.kind_statistics import TRIALS, Part, by_length, pooled, seed_test, sentence_test
+from macaron.lab.compare.kind_statistics import (
+    TRIALS,
+    Part,
+    Words,
+    by_frequency,
+    by_length,
+    parts_of,
+    pooled,
+    seed_test,
+    sentence_test,
+)
 from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, either, overall, verdict
 from macaron.lab.page import note
 from macaron.lab.run_folder import is_number
@@ -111,6 +121,7 @@ class Result:
     cautions: Sequence[str] = ()
     translated: dict[str, Evaluation] = field(default_factory=dict)
     lengths: Sequence[Part] = ()
+    frequencies: Sequence[Part] = ()
 
     @property
     def sentence(self) -> str:
@@ -168,6 +179,7 @@ class Result:
             "kinds": kinds,
             "comparisons": comparisons,
             "by_length": [asdict(part) for part in self.lengths],
+            "by_frequency": [asdict(part) for part in self.frequencies],
         }
 
     def _run(self, run: FinishedRun) -> dict[str, Any]:
@@ -249,7 +261,11 @@ def _compare_translations(
         first, second = (made[kind.runs[0].name].translations for kind in (pair.first, pair.second))
         reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
         pairs.append(replace(pair, reading=reading))
-    statistics, words = [each.statistics for each in scores[primary]], [len(line.split()) for line in sources]
+    lengths = by_length([len(line.split()) for line in sources], [each.statistics for each in scores[primary]])
+    words = Words(data, split)
+    say("counting the words of the training data")
+    counts, wanted = words.counts(data.pairs("train").target), words.of(references)
+    translated = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
     cautions = []
     if any(run.data_digest not in (None, data.digest) for run in runs):
         cautions.append(note("compare", "other-data", folder=data.folder, split=split))
@@ -263,7 +279,8 @@ def _compare_translations(
         trials=trials,
         cautions=cautions,
         translated=made,
-        lengths=by_length(words, statistics, allowed, trials),
+        lengths=parts_of(lengths, allowed, trials),
+        frequencies=parts_of(by_frequency(counts, wanted, translated), allowed, trials),
     )
 
 

@@ -15,7 +15,7 @@ from macaron.lab.compare.comparison import Pair, Result, compare, digits
 from macaron.lab.compare.examples import marked
 from macaron.lab.compare.fairness import Effect
 from macaron.lab.compare.finished_run import Kind
-from macaron.lab.compare.kind_statistics import LEAST, LENGTHS
+from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, Evidence, p_text, signed
 from macaron.lab.page import check_page_path, fill, html_table, note, write_page
 from macaron.lab.run_folder import is_number
@@ -73,8 +73,9 @@ def comparison_page(result: Result) -> str:
         charts=charts,
         tests=[_tests(result, "sentences", caption), _tests(result, "seeds", note("compare", "seeds", count=count))],
         curves=_curves(result),
-        classes=LENGTHS,
-        length_charts=_length_charts(result),
+        most=LENGTHS,
+        classes=CLASSES,
+        part_charts=_part_charts,
         marked=marked,
     )
 
@@ -175,16 +176,19 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else (), dashed)
 
 
-def _length_charts(result: Result) -> list[Markup]:
-    """Differences by the length of the source."""
+def _part_charts(pairs: Sequence[Pair], parts: Sequence[Part], metric: str, unit: str) -> list[Markup]:
+    """Differences by the length of the source, or by the frequency of words: a chart for each pair."""
     charts = []
-    for number, pair in enumerate(result.pairs, start=1):
+    for number, pair in enumerate(pairs, start=1):
         rows = []
-        for part in result.lengths:
+        for part in parts:
             if (interval := part.differences[number - 1]) is not None:
                 difference = part.scores[number] - part.scores[0]
-                rows.append(Dots(part.name, difference, _ends(interval), colour=number, sign=True))
+                name = part.name
+                if unit == "words":
+                    name = "never seen" if name == "never" else f"seen {name} times"
+                rows.append(Dots(name, difference, _ends(interval), colour=number, sign=True))
         if rows:
-            title, axis = f"{_minus(pair)} in {result.metric}", f"difference in {result.metric}"
+            title, axis = f"{_minus(pair)} in {metric}", f"difference in {metric}"
             charts.append(dot_chart(rows, title=title, x_label=axis, zero=True))
     return charts
