@@ -147,8 +147,9 @@ class Trainer:
     def _after_update(self, epoch: int, end_of_epoch: bool) -> None:
         """Log, validate, save, stop: whatever is due after an update of an epoch."""
         settings, state = self.settings, self.state
-        # Whatever the epochs: means over the few updates that an epoch leaves would be spikes in a curve.
-        log = state.update % settings.log_every == 0
+        at_end = self._over()
+        # Not at ends of epochs: means over the few updates that an epoch leaves would be spikes in a curve.
+        log = state.update % settings.log_every == 0 or (at_end and state.update < settings.log_every)
         validate, save = (
             state.update % every == 0 if every else end_of_epoch
             for every in (settings.validate_every, settings.checkpoint_every)
@@ -156,7 +157,6 @@ class Trainer:
         if state.parts > self.parts_logged:
             self.parts_logged = state.parts
             self.log.metrics(state.update, {"epoch": epoch, "parts": state.parts}, max(self._shares()))
-        at_end = self._over()
         if not self.estimated and (log or self.seconds - self.begun[0] > stopping.ESTIMATE_AFTER):
             self.estimated = True
             if not log:
