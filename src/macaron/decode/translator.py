@@ -12,7 +12,7 @@ from typing import Any, get_args, overload
 import torch
 
 from macaron.decode.cpu.linear import activation_levels
-from macaron.decode.cpu.model import CpuTranslationModel
+from macaron.decode.cpu.model import CpuTranslationModel, int8_by_default
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
 from macaron.decode.gpu import with_kernels, without_collection
@@ -44,7 +44,8 @@ class Translator:
     :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
     :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default that of the saved weights
     :param threads: CPU threads for PyTorch, for the whole process
-    :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good
+    :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good. A folder of `macaron quantise`
+        holds such matrices, which are used so unless ``dtype`` is given
     :param tag: what stands in front of every source: a tag that the model was trained with, such as ``<law>``
 
     On the CPU a model from a folder is searched with packed matrices (`macaron.decode.cpu`). A model in memory may
@@ -82,6 +83,7 @@ class Translator:
             verify(tokenizer, network.config)
         else:
             network, tokenizer = load_folder(model, where)
+            int8 = int8 or int8_by_default(network, dtype)
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
         saved = network.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32

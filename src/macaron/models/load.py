@@ -35,6 +35,8 @@ _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
 MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 _REMEDY = "Copy the folder again."
+#: In config.json, under transformers' key: matrices are int8. Beside each there are ``NAME_scale``, those of its rows.
+QUANTISATION, INT8, SCALES = "quantization_config", {"quant_method": "macaron-int8"}, "_scale"
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 #: What a model is loaded from; a folder may hold more, which others write.
@@ -118,6 +120,16 @@ def model_kind(folder: Path) -> Any:
     return str(stored_type(folder)).removeprefix("macaron-")
 
 
+def is_int8(folder: Path) -> bool:
+    """Whether ``macaron quantise`` wrote a folder: its matrices are int8."""
+    return bool(read_json(folder / _CONFIG, Record, _REMEDY).get(QUANTISATION) == INT8)
+
+
+def is_matrix(name: str, weight: Tensor) -> bool:
+    """Whether a weight is int8 in such a folder: that of a linear map, or an embedding table."""
+    return name.endswith(".weight") and weight.dim() == 2
+
+
 def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
     """The configuration of a folder, with these fields changed."""
     stored = read_json(folder / _CONFIG, Record, _REMEDY)
@@ -178,6 +190,7 @@ def load_model(
             if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
                 raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
         model.load_state_dict(weights, strict=False, assign=True)
+        model.saved_in_int8 = is_int8(folder)
         return model.to(kind).eval(), lacking
 
 
@@ -211,19 +224,24 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
 
     :param weights: other than the model's own, by their names in the model
     """
-    from safetensors.torch import save_file
-
     given = model.state_dict() if weights is None else weights
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in given.items()}
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     write_config(folder, model, dtype, config)
+    save_weights(folder, tensors)
+    seal(folder, MODEL_FILES)
+
+
+def save_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write model.safetensors."""
+    from safetensors.torch import save_file
+
     try:
-        save_file(tensors, folder / _WEIGHTS, metadata={"format": "pt"})
+        save_file(dict(tensors), folder / _WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(folder / _WEIGHTS)) from error
-    seal(folder, MODEL_FILES)
 
 
 def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = None) -> None:
@@ -239,7 +257,10 @@ def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = Non
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
+    """All weights of a folder: one file, or several that an index names; or those of a checkpoint.
+
+    Matrices in int8 are multiplied by their scales: they are float32.
+    """
     from safetensors.torch import load_file
 
     files = [name for name in (_WEIGHTS, CHECKPOINT_WEIGHTS) if (folder / name).is_file()][:1]
@@ -252,5 +273,17 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     except Exception as error:  # safetensors raises nearly anything for a damaged file
         what = "the weights cannot be read; the file is damaged or does not fit config.json"
         raise MacaronError(f"{folder}: {what}. {_REMEDY} ({first_line(error)})") from error
+    if is_int8(folder):
+        for name in [name for name, each in found.items() if is_matrix(name, each)]:
+            found[name] = _restored(f"{folder / files[0]}: {name!r}", found[name], found.pop(name + SCALES, None))
     prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
     return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
+
+
+def _restored(what: str, rounded: Tensor, scales: Tensor | None) -> Tensor:
+    kinds = [None if each is None else str(each.dtype).removeprefix("torch.") for each in (rounded, scales)]
+    if kinds != ["int8", "float32"] or scales is None or scales.shape != rounded.shape[:1]:
+        raise MacaronError(f"{what} is not int8 with a float32 scale for each row, as config.json says. {_REMEDY}")
+    if not bool(((scales > 0) & scales.isfinite()).all()):
+        raise MacaronError(f"{what} has scales that are not positive numbers: they are damaged. {_REMEDY}")
+    return rounded * scales[:, None]

@@ -23,6 +23,8 @@ class Network(nn.Module):
     config: Any
     embedding: Embedding
     encoder: Stack
+    #: Whether it was loaded from a folder of `macaron quantise`.
+    saved_in_int8: bool = False
     #: Kernel of attention; "eager" gives access to its weights.
     kernel: str = "sdpa"
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
+from macaron.nn.linear import SMALLEST_SCALE, round_rows
 
-_SMALLEST = 1e-12  # of a scale, for rows of zeros
 _SEVEN_BITS = 63  # the largest level of a number with 7 bits
 #: The int8 kernel's last arguments: scale, zero point and type of the output, then no post-operation.
 _AS_FLOAT: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
@@ -135,13 +135,12 @@ class Int8Linear(PackedLinear):
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
         """Round the matrix and prepare it."""
-        scales = (weight.abs().amax(dim=1) / 127).clamp_(min=_SMALLEST)
-        rounded = (weight / scales[:, None]).round_().to(torch.int8)
+        rounded, scales = round_rows(weight)
         self.scales, self.zeros = scales * self.coefficient, torch.zeros(len(weight), dtype=torch.long)
         self.nonnegative = nonnegative
         self.levels = 127 if nonnegative else activation_levels()
         self.zero = 0 if nonnegative else self.levels + 1
-        self.smallest = torch.tensor(_SMALLEST)
+        self.smallest = torch.tensor(SMALLEST_SCALE)
         self.kernel = _rounding_kernel()
         self.rounds = self.kernel is not None
         if self.rounds:

@@ -15,7 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.decode.cache import BeamCache
-from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
+from macaron.decode.cpu.linear import (
+    Direct,
+    Int8Linear,
+    PackedLinear,
+    RowOperator,
+    check_int8,
+    packed_products,
+    product,
+)
 from macaron.errors import MacaronError
 from macaron.models.translation import DecoderNetwork, LanguageModel, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
@@ -63,6 +71,11 @@ class CpuTranslationModel(Packed, TranslationModel):
 
 class CpuLanguageModel(Packed, LanguageModel):
     """A packed language model."""
+
+
+def int8_by_default(model: DecoderNetwork, dtype: Any) -> bool:
+    """Whether a model is packed in int8 without being asked: it was saved so, and no ``dtype`` is asked for."""
+    return model.saved_in_int8 and dtype is None and model.device.type == "cpu" and packed_products()
 
 
 class RowStack(Direct, Stack):

@@ -1,0 +1,48 @@
+"""A model folder in a quarter of its size: matrices in int8, with a scale for each row."""
+
+import os
+import shutil
+from pathlib import Path
+
+from torch import Tensor
+
+from macaron.errors import MacaronError, require
+from macaron.files import atomic_folder, check_unused, write_json
+from macaron.json_files import Record, read_json
+from macaron.models import load
+from macaron.nn.linear import round_rows
+from macaron.seal import DIGESTS, checked, seal
+
+#: What is not copied: weights, the state of a training run, digests, hidden files.
+_LEFT = shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json", "state.json", DIGESTS, ".*")
+
+
+def quantise(model: str | Path, out: Path) -> str:
+    """Write a model folder whose matrices are int8, and all else as it is; returns a line about it.
+
+    Biases, norms and scales are float32: they are small, and ``--int8`` does not round them either.
+    """
+    folder = load.find_folder(model)
+    require(not load.is_int8(folder), f"{folder}: its matrices are int8 already")
+    check_unused(out, "give another --out")
+    weights: dict[str, Tensor] = {}
+    with checked(folder, load.USED_FILES):
+        config, found = read_json(folder / "config.json", Record), load.read_weights(folder)
+        for name, stored in found.items():
+            weights[name] = stored.float()
+            if not bool(weights[name].isfinite().all()):
+                raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
+            if stored.dim() > 2:
+                raise MacaronError(f"{folder}: {name!r} is a stack of matrices (weighted branches): it cannot be int8")
+            if load.is_matrix(name, stored):
+                weights[name], weights[name + load.SCALES] = round_rows(weights[name])
+        with atomic_folder(out) as partial:
+            left = _LEFT(str(folder), os.listdir(folder))  # what subfolders hold is copied whole
+            shutil.copytree(
+                folder, partial, ignore=lambda place, _: left if Path(place) == folder else (), dirs_exist_ok=True
+            )
+            write_json(partial / "config.json", {**config, "dtype": "float32", load.QUANTISATION: load.INT8})
+            load.save_weights(partial, weights)
+            seal(partial)
+    before, after = (sum(each.nbytes for each in tensors.values()) for tensors in (found, weights))
+    return f"{out}: {after:,} bytes of weights instead of {before:,}"
