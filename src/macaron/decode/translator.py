@@ -12,7 +12,7 @@ from typing import Any, get_args, overload
 import torch
 
 from macaron.decode.cpu.linear import activation_levels
-from macaron.decode.cpu.model import CpuTranslationModel, int8_by_default
+from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
 from macaron.decode.gpu import with_kernels, without_collection
@@ -82,8 +82,8 @@ class Translator:
             network = model
             verify(tokenizer, network.config)
         else:
-            network, tokenizer = load_folder(model, where)
-            int8 = int8 or int8_by_default(network, dtype)
+            network, tokenizer = load_folder(model, where, int8=int8 or dtype is None)
+            int8 = int8 or network.in_int8
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
         saved = network.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
@@ -91,6 +91,7 @@ class Translator:
         self.model: TranslationModel = network.to(where, None if products_only else precision)
         fast = int8 or (self.folder and where.type == "cpu" and (precision or saved) == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else with_kernels(self.model, self.half)
+        self.model = self.searched if network.in_int8 else self.model
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
         self.settings = _folder_settings(network)

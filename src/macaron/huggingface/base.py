@@ -11,6 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
+from macaron.huggingface import quantised  # noqa: F401 (it registers itself)
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import MODEL_FILES, USED_FILES
 from macaron.nn.attention import KeyValueCache

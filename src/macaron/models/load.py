@@ -143,6 +143,7 @@ def load_model(
     dtype: torch.dtype | None = None,
     heads: Sequence[str] = (),
     device: torch.device | None = None,
+    int8: bool = False,
     **changes: Any,
 ) -> tuple[Any, list[str]]:
     """A model in evaluation mode, checked to be complete, and the names of the weights that its heads lack.
@@ -150,6 +151,8 @@ def load_model(
     :param dtype: of the weights; by default the one that they were saved in
     :param device: that the weights are read to; what its heads lack is on the CPU
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
+    :param int8: leave int8 what the folder has in int8 and `macaron.decode.cpu` multiplies by: linear maps and the
+        tokens' table, each with the attribute ``scales``. The model can then do nothing but be packed
     """
     with checked(folder, USED_FILES):
         import torch
@@ -162,10 +165,14 @@ def load_model(
             with naming(folder / _GENERATION):
                 model.generation_config = GenerationSettings.from_dict(said)
         stored = read_weights(folder)
+        linear = (name for name, part in model.named_modules() if isinstance(part, torch.nn.Linear))
+        rows = {f"{name}.weight" for name in (*linear, "embedding.tokens")} if int8 else set()
+        scales = _restore(folder, stored, rows)
         expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
         if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
             stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
-        kept = {n: each for n, each in stored.items() if each.shape == expected.get(n) and each.is_floating_point()}
+        numbers = {name: each for name, each in stored.items() if each.is_floating_point() or name in scales}
+        kept = {name: each for name, each in numbers.items() if each.shape == expected.get(name)}
         lacking = sorted(expected.keys() - kept.keys())
         missing = [name for name in lacking if not name.startswith(tuple(heads))]
         unknown = sorted(name for name in stored.keys() - expected.keys() if not name.startswith(tuple(heads)))
@@ -184,13 +191,17 @@ def load_model(
             leaf.reset_parameters()
         kind = dtype or next((each.dtype for each in stored.values() if each.is_floating_point()), torch.float32)
         # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-        weights = {name: each.to(device, kind, copy=True) for name, each in kept.items()}
+        weights = {n: each.to(device, None if n in scales else kind, copy=True) for n, each in kept.items()}
         for name, tensor in weights.items():
             # A sum is quicker; where it overflows, the values themselves decide.
             if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
                 raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
+        for name in scales:
+            model.get_parameter(name).requires_grad_(False)
         model.load_state_dict(weights, strict=False, assign=True)
-        model.saved_in_int8 = is_int8(folder)
+        for name, each in scales.items():
+            model.get_parameter(name).scales = each
+        model.in_int8 = bool(scales)
         return model.to(kind).eval(), lacking
 
 
@@ -257,10 +268,7 @@ def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = Non
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All weights of a folder: one file, or several that an index names; or those of a checkpoint.
-
-    Matrices in int8 are multiplied by their scales: they are float32.
-    """
+    """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
     from safetensors.torch import load_file
 
     files = [name for name in (_WEIGHTS, CHECKPOINT_WEIGHTS) if (folder / name).is_file()][:1]
@@ -273,17 +281,25 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     except Exception as error:  # safetensors raises nearly anything for a damaged file
         what = "the weights cannot be read; the file is damaged or does not fit config.json"
         raise MacaronError(f"{folder}: {what}. {_REMEDY} ({first_line(error)})") from error
-    if is_int8(folder):
-        for name in [name for name, each in found.items() if is_matrix(name, each)]:
-            found[name] = _restored(f"{folder / files[0]}: {name!r}", found[name], found.pop(name + SCALES, None))
     prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
     return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
 
 
-def _restored(what: str, rounded: Tensor, scales: Tensor | None) -> Tensor:
-    kinds = [None if each is None else str(each.dtype).removeprefix("torch.") for each in (rounded, scales)]
-    if kinds != ["int8", "float32"] or scales is None or scales.shape != rounded.shape[:1]:
-        raise MacaronError(f"{what} is not int8 with a float32 scale for each row, as config.json says. {_REMEDY}")
-    if not bool(((scales > 0) & scales.isfinite()).all()):
-        raise MacaronError(f"{what} has scales that are not positive numbers: they are damaged. {_REMEDY}")
-    return rounded * scales[:, None]
+def _restore(folder: Path, stored: dict[str, Tensor], rows: set[str]) -> dict[str, Tensor]:
+    """Take the scales out of the weights of an int8 folder, and restore the matrices: float32, but for those named.
+
+    The scales of those come back.
+    """
+    kept: dict[str, Tensor] = {}
+    for name in [name for name, each in stored.items() if is_matrix(name, each)] if is_int8(folder) else ():
+        what, rounded, scales = f"{folder / _WEIGHTS}: {name!r}", stored[name], stored.pop(name + SCALES, None)
+        kinds = [None if each is None else str(each.dtype) for each in (rounded, scales)]
+        if kinds != ["torch.int8", "torch.float32"] or scales is None or scales.shape != rounded.shape[:1]:
+            raise MacaronError(f"{what} is not int8 with a float32 scale for each row, as config.json says. {_REMEDY}")
+        if not bool(((scales > 0) & scales.isfinite()).all()):
+            raise MacaronError(f"{what} has scales that are not positive numbers: they are damaged. {_REMEDY}")
+        if name in rows:
+            kept[name] = scales.clone()
+        else:
+            stored[name] = rounded * scales[:, None]
+    return kept

@@ -23,8 +23,8 @@ class Network(nn.Module):
     config: Any
     embedding: Embedding
     encoder: Stack
-    #: Whether it was loaded from a folder of `macaron quantise`.
-    saved_in_int8: bool = False
+    #: Whether its matrices are int8, as `macaron.models.load.load_model` leaves them.
+    in_int8: bool = False
     #: Kernel of attention; "eager" gives access to its weights.
     kernel: str = "sdpa"
 

@@ -102,12 +102,13 @@ class PackedLinear(Direct):
         super().__init__()
         self.relu, self.after, self.coefficient = relu, "relu" if relu else "none", coefficient
         # Plain attributes, not buffers: oneDNN's blocks can be neither saved nor moved.
-        weight, self.bias = weight.detach(), None if bias is None else bias.detach() * coefficient
+        self.bias = None if bias is None else bias.detach() * coefficient
         self.kernel: Any = None
         self.pack(weight, nonnegative)
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
         """Prepare the matrix."""
+        weight = weight.detach()
         self.weight = weight if self.coefficient == 1 else weight * self.coefficient
         if packed_products():
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
@@ -134,8 +135,9 @@ class Int8Linear(PackedLinear):
     """
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
-        """Round the matrix and prepare it."""
-        rounded, scales = round_rows(weight)
+        """Round the matrix, unless it is int8 already, and prepare it."""
+        stored: Any = getattr(weight, "scales", None)
+        rounded, scales = round_rows(weight.detach()) if stored is None else (weight.detach(), stored)
         self.scales, self.zeros = scales * self.coefficient, torch.zeros(len(weight), dtype=torch.long)
         self.nonnegative = nonnegative
         self.levels = 127 if nonnegative else activation_levels()

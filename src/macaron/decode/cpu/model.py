@@ -15,15 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.decode.cache import BeamCache
-from macaron.decode.cpu.linear import (
-    Direct,
-    Int8Linear,
-    PackedLinear,
-    RowOperator,
-    check_int8,
-    packed_products,
-    product,
-)
+from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
 from macaron.errors import MacaronError
 from macaron.models.translation import DecoderNetwork, LanguageModel, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
@@ -43,14 +35,14 @@ PackedClass = type[PackedLinear]
 class Packed(DecoderNetwork):
     """A network with packed matrices. It writes text; it cannot be trained, moved or saved.
 
-    :param model: a float32 model on the CPU; norms and embeddings are shared with it
+    :param model: a float32 model on the CPU, or one in int8; norms and embeddings are shared with it
     :param int8: round matrices to 8 bits, with a scale for each row; their inputs are rounded, too
     """
 
     def __init__(self, model: DecoderNetwork, int8: bool = False) -> None:
         nn.Module.__init__(self)  # the parts exist already
         table = model.embedding.tokens.weight
-        if table.device.type != "cpu" or table.dtype != torch.float32:
+        if table.device.type != "cpu" or table.dtype != (torch.int8 if int8 and model.in_int8 else torch.float32):
             raise MacaronError(f"only a float32 model on the CPU can be packed, not {table.dtype} on {table.device}")
         if isinstance(model, Packed):
             raise MacaronError("the model is packed already")
@@ -71,11 +63,6 @@ class CpuTranslationModel(Packed, TranslationModel):
 
 class CpuLanguageModel(Packed, LanguageModel):
     """A packed language model."""
-
-
-def int8_by_default(model: DecoderNetwork, dtype: Any) -> bool:
-    """Whether a model is packed in int8 without being asked: it was saved so, and no ``dtype`` is asked for."""
-    return model.saved_in_int8 and dtype is None and model.device.type == "cpu" and packed_products()
 
 
 class RowStack(Direct, Stack):
@@ -281,6 +268,7 @@ class CpuEmbedding(Direct, Embedding):
         self.dropout, self.tokens, self.scale, self.positioned = 0.0, plain.tokens, plain.scale, plain.positioned
         self.positions, self.position_vectors, self.norm = plain.positions, plain.position_vectors, plain.norm
         self.table = torch.empty(0)
+        self.row_scales: Any = getattr(plain.tokens.weight, "scales", None)  # of a table in int8
         self.product = linear(plain.tokens.weight, plain.output_bias)
 
     def forward(
@@ -293,6 +281,8 @@ class CpuEmbedding(Direct, Embedding):
         """Tokens (B, T) to (B, T, D)."""
         if vectors is None:
             vectors = self.tokens(ids)
+            if self.row_scales is not None:
+                vectors = vectors * self.row_scales[ids].unsqueeze(-1)
         if not self.positioned:
             x = vectors * self.scale
             return x if self.norm is None else self.norm(x)
