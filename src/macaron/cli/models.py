@@ -1,7 +1,7 @@
-"""``macaron models``: the presets, their widths and parameters."""
+"""``macaron models``: the presets, their widths and parameters; the installed models."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -12,9 +12,13 @@ from macaron.limits import LARGEST_VOCABULARY
 
 def models(
     vocab_size: Annotated[int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Default: 10,000 or 32,768.")] = None,
+    only_installed: Annotated[bool, Option("--installed", help="List the installed translation models.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the model presets: layers, widths, parameters, and how far twins differ."""
+    if only_installed:
+        _print_installed(as_json)
+        return
     from macaron.models.summary import all_presets
 
     summaries = all_presets(vocab_size)
@@ -34,3 +38,33 @@ def models(
     ]
     title, left = "Presets (parameters counted on the model)", ("model", "scheme", "norm")
     print_table((*columns, "parameters", "vs. twin"), rows, left, title)
+
+
+def _print_installed(as_json: bool) -> None:
+    from macaron.huggingface.card import scores
+    from macaron.models.catalogue import installed
+
+    found: list[dict[str, Any]] = [
+        {
+            "name": each.name,
+            "source": each.source,
+            "target": each.target,
+            "bytes": sum(file.stat().st_size for file in each.folder.iterdir()),
+            "scores": scores(each.folder),
+            "folder": str(each.folder),
+        }
+        for each in installed()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"installed": found}, indent=1))
+        return
+    rows = [
+        (
+            *(each["name"], f"{each['source']} to {each['target']}", f"{each['bytes'] / 1e6:.1f} MB"),
+            ", ".join(f"{name} {value}" for name, value in each["scores"].items()),
+            each["folder"],
+        )
+        for each in found
+    ]
+    columns = ("model", "languages", "size", "scores", "folder")
+    print_table(columns, rows, {*columns} - {"size"}, "Installed models")

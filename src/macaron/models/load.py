@@ -37,6 +37,9 @@ MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 _REMEDY = "Copy the folder again."
 #: In config.json, under transformers' key: matrices are int8. Beside each there are ``NAME_scale``, those of its rows.
 QUANTISATION, INT8, SCALES = "quantization_config", {"quant_method": "macaron-int8"}, "_scale"
+#: Model folders that are found by name: those that come with Macaron, or with a distribution of their own. A user's own
+#: are in the folders that the environment variable names (``:`` between them).
+INSTALLED, PLACES = Path(__file__).parents[1] / "installed", "MACARON_MODELS"
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 #: What a model is loaded from; a folder may hold more, which others write.
@@ -44,13 +47,15 @@ USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_con
 
 
 def find_folder(path: str | Path, *kinds: str) -> Path:
-    """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
+    """The model folder at a path: the folder itself, or that of a run, or an installed one. Its files exist, if unread.
 
     Its model is of one of these kinds (``translation``, ``encoder``, ``language``), or of any.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
     folder = Path(path)
+    if not folder.exists():
+        folder = installed_folders().get(str(path), folder)
     if not (folder / _CONFIG).is_file():
         found = run_model(folder) or folder
         if found.name != "model" and found != folder:
@@ -73,6 +78,18 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
     whole = (folder / "tokenizer.json").is_file()
     require(whole, f"{lacks}. It is saved with the weights: copy the folder again.")
     return folder
+
+
+def installed_folders() -> dict[str, Path]:
+    """Model folders, or those of finished runs, by the names under which they are found: a user's own come first."""
+    places = [Path(place) for place in os.environ.get(PLACES, "").split(os.pathsep) if place]
+    found: dict[str, Path] = {}
+    for place in (*places, INSTALLED):
+        require(place.is_dir() or place == INSTALLED, f"{place}: no such folder ({PLACES} names it)")
+        for path in sorted(place.glob("[!.]*")):
+            if any((folder / _CONFIG).is_file() for folder in (path, path / "model")):
+                found.setdefault(path.name, path)
+    return found
 
 
 def run_model(run: Path) -> Path | None:
