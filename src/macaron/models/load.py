@@ -313,8 +313,8 @@ def _restore(folder: Path, stored: dict[str, Tensor], rows: set[str]) -> dict[st
         kinds = [None if each is None else str(each.dtype) for each in (rounded, scales)]
         if kinds != ["torch.int8", "torch.float32"] or scales is None or scales.shape != rounded.shape[:1]:
             raise MacaronError(f"{what} is not int8 with a float32 scale for each row, as config.json says. {_REMEDY}")
-        if not bool(((scales > 0) & scales.isfinite()).all()):
-            raise MacaronError(f"{what} has scales that are not positive numbers: they are damaged. {_REMEDY}")
+        if not bool(((scales > 0) & (scales * 127).isfinite()).all()):
+            raise MacaronError(f"{what} has scales that are not positive, or overflow: they are damaged. {_REMEDY}")
         if name in rows:
             kept[name] = scales.clone()
         else:

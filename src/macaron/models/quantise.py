@@ -33,7 +33,7 @@ def quantise(model: str | Path, out: Path) -> str:
             if not bool(weights[name].isfinite().all()):
                 raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
             if stored.dim() > 2:
-                raise MacaronError(f"{folder}: {name!r} is a stack of matrices (weighted branches): it cannot be int8")
+                raise MacaronError(f"{folder}: weighted branches cannot be int8 ({name!r})")
             if load.is_matrix(name, stored):
                 weights[name], weights[name + load.SCALES] = round_rows(weights[name])
         with atomic_folder(out) as partial:
