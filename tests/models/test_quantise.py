@@ -17,6 +17,7 @@ from macaron.errors import MacaronError
 from macaron.models import LanguageModel, TranslationModel, preset
 from macaron.models.load import INT8, QUANTISATION, find_folder, load_model, read_weights, save_model
 from macaron.models.quantise import quantise
+from macaron.models.translation import LanguageForSequenceClassification
 from macaron.nn.linear import round_rows
 from macaron.seal import damaged, recorded, seal
 from macaron.tasks.classifier import Predictor
@@ -134,6 +135,15 @@ def test_a_language_model_and_other_sources(tmp_path: Path):
     assert not (tmp_path / "of-a-checkpoint" / "state.json").exists()
 
 
+def test_a_classifier_on_a_language_model(tmp_path: Path):
+    tokenizer = MacaronTokenizer.train(["the cat sat on the mat"], 280, kind="language")
+    config = preset("macaron-gpt-tiny", vocab_size=len(tokenizer), id2label={0: "a", 1: "b"})
+    save_model(tmp_path / "model", LanguageForSequenceClassification(config), None, tokenizer)
+    quantise(tmp_path / "model", tmp_path / "small")
+    again, wanted = load_model(tmp_path / "small", LanguageForSequenceClassification)[0], restored(tmp_path / "model")
+    assert all(torch.equal(each, wanted[name]) for name, each in again.state_dict().items())
+
+
 def test_refusals(small: Path, tmp_path: Path, macaron: Callable[..., Any]):
     done = macaron("quantise", small, "--out", tmp_path / "again")
     assert (done.returncode, done.stdout) == (1, "")
@@ -150,6 +160,11 @@ def test_refusals(small: Path, tmp_path: Path, macaron: Callable[..., Any]):
     shutil.copytree(TRANSLATION, tmp_path / "broken")
     save_file(broken, tmp_path / "broken" / "model.safetensors")
     with pytest.raises(MacaronError, match="broken: the weights contain non-finite values in"):
+        quantise(tmp_path / "broken", tmp_path / "out")
+    foreign = read_weights(TRANSLATION)
+    foreign[FC1] = foreign[FC1].T.contiguous()
+    save_file(foreign, tmp_path / "broken" / "model.safetensors")
+    with pytest.raises(MacaronError, match=r"broken: the weights have '.*fc1\.weight' in another shape or type"):
         quantise(tmp_path / "broken", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert macaron("quantise", TRANSLATION).returncode == 2

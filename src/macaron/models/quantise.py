@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -10,6 +11,8 @@ from macaron.errors import MacaronError, require
 from macaron.files import atomic_folder, check_unused, write_json
 from macaron.json_files import Record, read_json
 from macaron.models import load
+from macaron.models.encoder import EncoderForMaskedLM
+from macaron.models.translation import LanguageForSequenceClassification, LanguageModel, TranslationModel
 from macaron.nn.linear import round_rows
 from macaron.seal import DIGESTS, checked, seal
 
@@ -28,6 +31,12 @@ def quantise(model: str | Path, out: Path) -> str:
     weights: dict[str, Tensor] = {}
     with checked(folder, load.USED_FILES):
         config, found = read_json(folder / "config.json", Record), load.read_weights(folder)
+        headed = any(name.startswith("classifier.") for name in found)
+        language: Any = LanguageForSequenceClassification if headed else LanguageModel
+        networks = {each.config_class.kind: each for each in (TranslationModel, EncoderForMaskedLM, language)}
+        load.load_model(
+            folder, networks[load.model_kind(folder)], heads=load.ENCODER_HEADS
+        )  # refuses what does not fit
         for name, stored in found.items():
             weights[name] = stored.float()
             if not bool(weights[name].isfinite().all()):

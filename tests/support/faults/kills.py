@@ -63,7 +63,6 @@ COMMANDS = (
         ("bert", "train.tsv", "dev.tsv"),
         "new",
     ),
-    Killed("quantise", ("quantise", "run", "--out", "new"), ("run",), "new"),
     Killed("convert", CONVERT, ("foreign.pt", "dict.txt"), "new"),
     Killed("convert, over another", CONVERT, ("foreign.pt", "dict.txt"), "new", "shards"),
 )
