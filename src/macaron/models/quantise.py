@@ -34,9 +34,8 @@ def quantise(model: str | Path, out: Path) -> str:
         headed = any(name.startswith("classifier.") for name in found)
         language: Any = LanguageForSequenceClassification if headed else LanguageModel
         networks = {each.config_class.kind: each for each in (TranslationModel, EncoderForMaskedLM, language)}
-        load.load_model(
-            folder, networks[load.model_kind(folder)], heads=load.ENCODER_HEADS
-        )  # refuses what does not fit
+        # Refuses what does not fit config.json.
+        load.load_model(folder, networks[load.model_kind(folder)], heads=load.ENCODER_HEADS)
         for name, stored in found.items():
             weights[name] = stored.float()
             if not bool(weights[name].isfinite().all()):
@@ -46,10 +45,8 @@ def quantise(model: str | Path, out: Path) -> str:
             if load.is_matrix(name, stored):
                 weights[name], weights[name + load.SCALES] = round_rows(weights[name])
         with atomic_folder(out) as partial:
-            left = _LEFT(str(folder), os.listdir(folder))  # what subfolders hold is copied whole
-            shutil.copytree(
-                folder, partial, ignore=lambda place, _: left if Path(place) == folder else (), dirs_exist_ok=True
-            )
+            left = {str(folder): _LEFT(str(folder), os.listdir(folder))}  # subfolders are copied whole
+            shutil.copytree(folder, partial, ignore=lambda place, _: left.get(place, ()), dirs_exist_ok=True)
             write_json(partial / "config.json", {**config, "dtype": "float32", load.QUANTISATION: load.INT8})
             load.save_weights(partial, weights)
             seal(partial)
