@@ -258,6 +258,21 @@ def test_joined_lines(place: Path):
     assert "| split " in said
 
 
+def test_quantised(place: Path):
+    fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
+    files = ["--source", fixtures / "corpus" / "test.de", "--reference", fixtures / "corpus" / "test.en"]
+    result, said = measured("quantised.py", fixtures / "translation", *files, where=place)
+    found = result["measured"]
+    assert found["quantised"]["folder_bytes"] < found["float32"]["folder_bytes"]
+    assert found["float32"]["as_in"]["float32"] == result["sentences"]
+    assert [found[name]["precision"][:7] for name in ("float32", "--int8", "quantised")] == [
+        "float32",
+        "int8, a",
+        "int8, a",
+    ]
+    assert "| quantised |" in said
+
+
 @pytest.mark.slow
 def test_serve(place: Path):
     fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"

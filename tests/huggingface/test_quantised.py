@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -17,10 +17,12 @@ from transformers import (
 )
 
 import macaron
+from macaron.errors import MacaronError
 from macaron.models import EncoderForMaskedLM, EncoderForSequenceClassification, LanguageModel, TranslationModel, preset
 from macaron.models.load import QUANTISATION, load_model, save_model
 from macaron.models.quantise import quantise
 from macaron.text import MacaronTokenizer
+from sealing import unseal
 from served import CLASSIFIER, TRANSLATION
 
 #: Presets, or a folder; our class; theirs.
@@ -61,6 +63,19 @@ def test_the_same_numbers_and_a_usual_folder_again(kind: tuple[Path, Any, Any], 
     assert {each.dtype for each in load_file(tmp_path / "again" / "model.safetensors").values()} == {dtype}
     again = load_model(tmp_path / "again", ours)[0].state_dict()
     assert all(torch.equal(each, expected[name]) for name, each in again.items())
+
+
+@pytest.mark.parametrize("lost", ["weight", "weight_scale"])
+def test_half_a_matrix(lost: str, tmp_path: Path):
+    quantise(TRANSLATION, tmp_path / "small")
+    weights = load_file(tmp_path / "small" / "model.safetensors")
+    del weights[f"embedding.tokens.{lost}"]
+    save_file(weights, tmp_path / "small" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(MacaronError, match=r"model\.safetensors: damaged"):
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "small")
+    unseal(tmp_path / "small")
+    with pytest.raises(Exception, match=r"embedding\.tokens\.weight|conversion"):
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "small")
 
 
 def test_translations_and_training(tmp_path: Path):

@@ -136,7 +136,7 @@ def test_none(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ma
     monkeypatch.setattr(load, "INSTALLED", tmp_path / "nothing")
     for command in (("translate",), ("translate", "--to", "en"), ("serve",), ("models", "--installed")):
         done = macaron(*command)
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.returncode, done.stdout) == (1, "")
         assert "no translation model is installed: give a model folder or the folder of a run, or set" in done.stderr
         assert "MACARON_MODELS to a folder that holds some" in done.stderr
     monkeypatch.setenv(load.PLACES, str(tmp_path / "missing"))

@@ -164,7 +164,7 @@ def test_refusals(small: Path, tmp_path: Path, macaron: Callable[..., Any]):
     foreign = read_weights(TRANSLATION)
     foreign["embedding.tokens.weight"] = foreign["embedding.tokens.weight"].T.contiguous()
     save_file(foreign, tmp_path / "broken" / "model.safetensors")
-    with pytest.raises(MacaronError, match="broken: the weights have 'embedding.tokens.weight' in another"):
+    with pytest.raises(MacaronError, match=r"broken: the weights have 'embedding\.tokens\.weight'"):
         quantise(tmp_path / "broken", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert macaron("quantise", TRANSLATION).returncode == 2

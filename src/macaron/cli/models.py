@@ -41,7 +41,7 @@ def models(
 
 
 def _print_installed(as_json: bool) -> None:
-    from macaron.huggingface.card import scores
+    from macaron.huggingface import card_scores
     from macaron.models.catalogue import installed
 
     found: list[dict[str, Any]] = [
@@ -50,7 +50,7 @@ def _print_installed(as_json: bool) -> None:
             "source": each.source,
             "target": each.target,
             "bytes": sum(file.stat().st_size for file in each.folder.iterdir()),
-            "scores": scores(each.folder),
+            "scores": card_scores(each.folder),
             "folder": str(each.folder),
         }
         for each in installed()

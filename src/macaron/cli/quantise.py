@@ -7,6 +7,7 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early
+from macaron.files import check_unused
 
 
 def quantise(
@@ -15,6 +16,7 @@ def quantise(
 ) -> None:
     """Write a model with matrices in int8: a quarter of the size; on a CPU as fast as with --int8."""
     check_early(models=[model])
+    check_unused(out, "give another --out")
     from macaron.models.quantise import quantise as write
 
     typer.echo(write(model, out))

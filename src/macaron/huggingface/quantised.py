@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers.core_model_loading import ConversionOps, WeightConverter
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from macaron.errors import MacaronError
 from macaron.models.load import INT8, SCALES
 
 METHOD = INT8["quant_method"]
@@ -48,7 +50,8 @@ class RestoreRows(ConversionOps):
     def convert(self, input_dict: dict[str, Any], full_layer_name: str = "", model: Any = None, **_: Any) -> Any:
         """The weight under its name in the model."""
         weight, scales = (_one(input_dict.get(name)) for name in ("weight$", f"weight{SCALES}"))
-        assert weight is not None
+        if weight is None or (weight.dtype == torch.int8) != (scales is not None):
+            raise MacaronError(f"{full_layer_name}: an int8 matrix or its scales are missing. Copy the folder again.")
         restored = weight if scales is None else weight * scales[:, None]
         return {full_layer_name: restored.to(model.dtype)}
 

@@ -105,7 +105,7 @@ def installed() -> list[ServedModel]:
             models.append(ServedModel(name, folder, ("translation",), *pair))
     if not models:
         remedy = f"give a model folder or the folder of a run, or set {PLACES} to a folder that holds some"
-        raise UsageError(f"no translation model is installed: {remedy}")
+        raise MacaronError(f"no translation model is installed: {remedy}")
     return models
 
 
