@@ -258,10 +258,13 @@ def test_joined_lines(place: Path):
     assert "| split " in said
 
 
-def test_quantised(place: Path):
+@pytest.mark.slow
+def test_quantised(place: Path, tmp_path: Path):
     fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
     files = ["--source", fixtures / "corpus" / "test.de", "--reference", fixtures / "corpus" / "test.en"]
-    result, said = measured("quantised.py", fixtures / "translation", *files, where=place)
+    files += ["--out", tmp_path / "result.json"]
+    said = run(REPOSITORY / "benchmarks" / "quantised.py", fixtures / "translation", *files, where=place)
+    result = json.loads((tmp_path / "result.json").read_text())
     found = result["measured"]
     assert found["quantised"]["folder_bytes"] < found["float32"]["folder_bytes"]
     assert found["float32"]["as_in"]["float32"] == result["sentences"]
