@@ -1,7 +1,7 @@
 """``macaron models``: the presets, their widths and parameters; the installed models."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -44,27 +44,15 @@ def _print_installed(as_json: bool) -> None:
     from macaron.huggingface import card_scores
     from macaron.models.catalogue import installed
 
-    found: list[dict[str, Any]] = [
-        {
-            "name": each.name,
-            "source": each.source,
-            "target": each.target,
-            "bytes": sum(file.stat().st_size for file in each.folder.iterdir()),
-            "scores": card_scores(each.folder),
-            "folder": str(each.folder),
-        }
-        for each in installed()
-    ]
+    rows, found = [], []
+    for each in installed():
+        size, scores = sum(file.stat().st_size for file in each.folder.iterdir()), card_scores(each.folder)
+        said = ", ".join(f"{name} {value}" for name, value in scores.items())
+        rows.append((each.name, f"{each.source} to {each.target}", f"{size / 1e6:.1f} MB", said, str(each.folder)))
+        numbers = {"bytes": size, "scores": scores, "folder": str(each.folder)}
+        found.append({"name": each.name, "source": each.source, "target": each.target, **numbers})
     if as_json:
         typer.echo(json.dumps({"installed": found}, indent=1))
         return
-    rows = [
-        (
-            *(each["name"], f"{each['source']} to {each['target']}", f"{each['bytes'] / 1e6:.1f} MB"),
-            ", ".join(f"{name} {value}" for name, value in each["scores"].items()),
-            each["folder"],
-        )
-        for each in found
-    ]
     columns = ("model", "languages", "size", "scores", "folder")
     print_table(columns, rows, {*columns} - {"size"}, "Installed models")

@@ -30,19 +30,14 @@ def load_folder(
     device: str | torch.device = "cpu",
     dtype: Any = None,
     network: Any = TranslationModel,
-    *,
     int8: bool = False,
 ) -> tuple[Any, MacaronTokenizer]:
     """The model and the tokenizer of a model folder or of a run's folder, checked to belong together.
 
     :param int8: leave int8 matrices as they are, to be packed, where this processor multiplies by them
     """
-    kind, precision, where = (
-        network.config_class.kind,
-        None if dtype is None else choose_dtype(dtype),
-        choose_device(device),
-    )
-    folder = find_folder(path, kind)
+    kind, precision = network.config_class.kind, None if dtype is None else choose_dtype(dtype)
+    folder, where = find_folder(path, kind), choose_device(device)
     int8 = int8 and where.type == "cpu" and packed_products()
     model, _ = load_model(folder, network, precision, device=where, int8=int8)
     return model, model_tokenizer(folder, kind, model.config)
