@@ -259,24 +259,6 @@ def test_joined_lines(place: Path):
 
 
 @pytest.mark.slow
-def test_quantised(place: Path, tmp_path: Path):
-    fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
-    files = ["--source", fixtures / "corpus" / "test.de", "--reference", fixtures / "corpus" / "test.en"]
-    files += ["--out", tmp_path / "result.json"]
-    said = run(REPOSITORY / "benchmarks" / "quantised.py", fixtures / "translation", *files, where=place)
-    result = json.loads((tmp_path / "result.json").read_text())
-    found = result["measured"]
-    assert found["quantised"]["folder_bytes"] < found["float32"]["folder_bytes"]
-    assert found["float32"]["as_in"]["float32"] == result["sentences"]
-    assert [found[name]["precision"][:7] for name in ("float32", "--int8", "quantised")] == [
-        "float32",
-        "int8, a",
-        "int8, a",
-    ]
-    assert "| quantised |" in said
-
-
-@pytest.mark.slow
 def test_serve(place: Path):
     fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
     options = ["--quick", "--source", fixtures / "corpus" / "test.de"]

@@ -33,8 +33,8 @@ from macaron.text.vocabulary import read_codes, read_dictionary
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: Readers of what two quick commands write.
 SAMPLE = (
-    "recipe, prepare;--set;corpus;lines.;prepared.json, evaluate;config.json;tokenizer.json;model.safetensors;quantise;"
-    "scheme;document .;POST /translate,;API keys;digests.json, verify"
+    "recipe, prepare;--set;corpus;lines.;prepared.json, evaluate;config.json;tokenizer.json;model.safetensors;scheme;"
+    "document .;POST /translate,;API keys;digests.json, verify"
 )
 
 

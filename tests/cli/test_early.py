@@ -94,7 +94,6 @@ MISTAKES = {
         ("translation --device gpu", "no device 'gpu'"),
         ("translation --dtype float8", "float8"),
         ("translation --length-penalty nan", "length_penalty must be at least -1,000, not nan"),
-        ("translation --to en", "the target language (--to) chooses an installed model"),
         ("translation --top-k 3", "--top-k is for --sample"),
         ("translation --beam 100000", "1024"),
         ("translation --max-length 1000000000", "Invalid value for '--max-length'"),
@@ -104,12 +103,6 @@ MISTAKES = {
         ("translation", "is not a language model"),
         ("translation --nbest 2", "--nbest is for --sample"),
         ("translation --device gpu", "no device 'gpu'"),
-    ],
-    "quantise": [
-        ("GONE --out NEW", "GONE: no such folder"),
-        ("corpus --out NEW", "not a model folder"),
-        ("translation --out FULL", "FULL is not empty: give another --out"),
-        ("translation --out pairs.toml", "pairs.toml is a file"),
     ],
     "verify": [("GONE", "GONE: no such folder"), ("corpus", "no model, checkpoint or prepared data")],
     "evaluate": [

@@ -69,12 +69,11 @@ class Served:
         return self.process.returncode, errors
 
 
-def start(*arguments: object, folder: Path | None = None, environment: dict[str, str] | None = None) -> Served:
-    """A new server on a free port, ready to answer; it works in a folder, with further variables of the environment."""
+def start(*arguments: object, folder: Path | None = None) -> Served:
+    """A new server on a free port, ready to answer; it works in a folder."""
     command = [sys.executable, "-m", "macaron", "serve", "--workers", "1", *map(str, arguments), "--port", "0"]
     pipe = subprocess.PIPE
-    variables = ENVIRONMENT | (environment or {})
-    served = Served(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables, cwd=folder))
+    served = Served(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT, cwd=folder))
     assert served.process.stdout is not None
     line = served.process.stdout.readline()
     assert "serving on http://" in line, line + served.stop()[1]

@@ -16,8 +16,8 @@ from macaron.errors import MacaronError, system_message
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 #: In the order of ``macaron --help``: a file and its function, whose name the file mostly has.
 _VERBS = """
-    prepare train translate lines.generate evaluate quantise models lab.demo lab.doctor glue finetune lines.predict
-    lines.embed lines.score serve lab.report lab.particles lab.compare lab.twins verify export
+    prepare train translate lines.generate evaluate models lab.demo lab.doctor glue finetune lines.predict lines.embed
+    lines.score serve lab.report lab.particles lab.compare lab.twins verify export
 """
 for _verb in _VERBS.split():
     _file, _, _function = _verb.rpartition(".")

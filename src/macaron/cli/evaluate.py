@@ -87,7 +87,7 @@ def evaluate(
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
     if run is not None:
-        searched = Search(beam, length_penalty, device, dtype, batch_tokens, translator.int8)
+        searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
         name = split if source is None else source.name
         kept = Measurement(run, name, digest, scored.text, searched, scored.definition).store(scored, what).kept
         if kept is not None:

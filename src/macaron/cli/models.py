@@ -1,4 +1,4 @@
-"""``macaron models``: the presets, their widths and parameters; the installed models."""
+"""``macaron models``: the presets, their widths and parameters."""
 
 import json
 from typing import Annotated
@@ -12,13 +12,9 @@ from macaron.limits import LARGEST_VOCABULARY
 
 def models(
     vocab_size: Annotated[int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Default: 10,000 or 32,768.")] = None,
-    only_installed: Annotated[bool, Option("--installed", help="List the installed translation models.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the model presets: layers, widths, parameters, and how far twins differ."""
-    if only_installed:
-        _print_installed(as_json)
-        return
     from macaron.models.summary import all_presets
 
     summaries = all_presets(vocab_size)
@@ -38,21 +34,3 @@ def models(
     ]
     title, left = "Presets (parameters counted on the model)", ("model", "scheme", "norm")
     print_table((*columns, "parameters", "vs. twin"), rows, left, title)
-
-
-def _print_installed(as_json: bool) -> None:
-    from macaron.huggingface import card_scores
-    from macaron.models.catalogue import installed
-
-    rows, found = [], []
-    for each in installed():
-        size, scores = sum(file.stat().st_size for file in each.folder.iterdir()), card_scores(each.folder)
-        said = ", ".join(f"{name} {value}" for name, value in scores.items())
-        rows.append((each.name, f"{each.source} to {each.target}", f"{size / 1e6:.1f} MB", said, str(each.folder)))
-        numbers = {"bytes": size, "scores": scores, "folder": str(each.folder)}
-        found.append({"name": each.name, "source": each.source, "target": each.target, **numbers})
-    if as_json:
-        typer.echo(json.dumps({"installed": found}, indent=1))
-        return
-    columns = ("model", "languages", "size", "scores", "folder")
-    print_table(columns, rows, {*columns} - {"size"}, "Installed models")

@@ -15,10 +15,7 @@ DAY = 86_400
 
 
 def serve(
-    models: Annotated[
-        list[str] | None,
-        Argument(help="Model folders, or runs'; de-en=FOLDER names the languages (default: all installed models)."),
-    ] = None,
+    models: Annotated[list[str], Argument(help="Model folders, or folders of runs; de-en=FOLDER names the languages.")],
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0: any that is free.")] = 5000,
     api_keys: Annotated[Path | None, Option(metavar="FILE", help="Answer only those with a key of this file.")] = None,
@@ -57,14 +54,12 @@ def serve(
         text_limit=text_limit,
         origins=tuple(origins or ["*"]),
     )
-    from macaron.models.catalogue import Catalogue, installed
-
-    models = models or [str(each.folder) for each in installed()]
     folders = [Path(each.partition("=")[2] or each) for each in models]
     check_early(models=folders, reads=[api_keys], device=device)
     import asyncio
     import os
 
+    from macaron.models.catalogue import Catalogue
     from macaron.serve import app
 
     with asyncio.Runner() as runner:

@@ -26,7 +26,7 @@ _CHARACTERS = 4  # characters per token, approximately
 
 
 def translate(
-    model: Annotated[Path | None, Argument(help="A model folder, or a run's (default: the installed model).")] = None,
+    model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
     input_file: Input = None,
     output_file: Output = None,
     document: Annotated[Path | None, Option(metavar="FILE", help="Translate a document: .txt, .html, .srt.")] = None,
@@ -38,7 +38,6 @@ def translate(
         int | None,
         Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (default: the model's, or 200)."),
     ] = None,
-    to: Annotated[str | None, Option(help="Without MODEL: the installed model for this target language.")] = None,
     one_per_line: Annotated[bool, Option("--one-per-line", help="A line is one sentence, translated whole.")] = False,
     nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="Best translations; with --one-per-line.")] = 1,
     scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,
@@ -66,8 +65,6 @@ def translate(
 
     Each line gives one line. It is split into sentences; blank lines, indentation, list marks and tabs are kept.
     """
-    from macaron.models.catalogue import given_or_installed
-
     sampling = sampling_of(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
     if greedy and (sample or (beam or 1) > 1 or nbest > 1):
         raise UsageError("--greedy has one beam and one result: leave out --sample, --beam and --nbest")
@@ -81,7 +78,6 @@ def translate(
     alone = not (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split")
     _check_corpus(corpus, out, alone)
     others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
-    model = Path(given_or_installed(model, to))
     text = None if document is None else _read_document(document, alone=not others)
 
     check_early(

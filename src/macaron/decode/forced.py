@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from macaron.decode.cpu.linear import packed_products
 from macaron.decode.place_tags import Span
 from macaron.decode.search import batches
 from macaron.device import choose_device, choose_dtype
@@ -26,20 +25,12 @@ _BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
 def load_folder(
-    path: str | Path,
-    device: str | torch.device = "cpu",
-    dtype: Any = None,
-    network: Any = TranslationModel,
-    int8: bool = False,
+    path: str | Path, device: str | torch.device = "cpu", dtype: Any = None, network: Any = TranslationModel
 ) -> tuple[Any, MacaronTokenizer]:
-    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together.
-
-    :param int8: leave int8 matrices as they are, to be packed, where this processor multiplies by them
-    """
+    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
     kind, precision = network.config_class.kind, None if dtype is None else choose_dtype(dtype)
-    folder, where = find_folder(path, kind), choose_device(device)
-    int8 = int8 and where.type == "cpu" and packed_products()
-    model, _ = load_model(folder, network, precision, device=where, int8=int8)
+    folder = find_folder(path, kind)
+    model, _ = load_model(folder, network, precision, device=choose_device(device))
     return model, model_tokenizer(folder, kind, model.config)
 
 

@@ -34,8 +34,7 @@ class Generator:
 
     def __init__(self, path: str | Path, *, device: str = "auto", dtype: str | None = None, int8: bool = False) -> None:
         where = "cpu" if int8 and device == "auto" else device
-        model, self.tokenizer = load_folder(path, where, dtype, LanguageModel, int8=int8 or dtype is None)
-        int8 = int8 or model.in_int8
+        model, self.tokenizer = load_folder(path, where, dtype, LanguageModel)
         packed = int8 or (model.device.type == "cpu" and model.embedding.tokens.weight.dtype == torch.float32)
         self.model = CpuLanguageModel(model, int8) if packed else model
 

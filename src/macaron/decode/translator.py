@@ -22,7 +22,6 @@ from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.decode.text_pieces import END, FittedText, LongLines, fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, NotFinite, not_finite
-from macaron.models.catalogue import given_or_installed
 from macaron.models.translation import TranslationModel
 from macaron.text.load_tokenizer import verify
 from macaron.text.pipeline import State
@@ -40,15 +39,13 @@ class Translator:
     'Good morning! How are you?'
 
     :param model: a model folder (or the folder of a run), or a model in memory, which keeps its device and precision
-        unless ``device`` or ``dtype`` is given; by default the installed model, see ``to``
+        unless ``device`` or ``dtype`` is given
     :param tokenizer: that of a model in memory
     :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
     :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default that of the saved weights
     :param threads: CPU threads for PyTorch, for the whole process
-    :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good. A folder of `macaron quantise`
-        holds such matrices, which are used so unless ``dtype`` is given
+    :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good
     :param tag: what stands in front of every source: a tag that the model was trained with, such as ``<law>``
-    :param to: without a model: the language that the installed one shall translate into, such as ``en``
 
     On the CPU a model from a folder is searched with packed matrices (`macaron.decode.cpu`). A model in memory may
     still be trained and is searched directly, unless ``int8`` is given.
@@ -56,7 +53,7 @@ class Translator:
 
     def __init__(
         self,
-        model: str | Path | TranslationModel | None = None,
+        model: str | Path | TranslationModel,
         tokenizer: MacaronTokenizer | None = None,
         *,
         device: str | torch.device = "auto",
@@ -64,9 +61,7 @@ class Translator:
         threads: int | None = None,
         int8: bool = False,
         tag: str | None = None,
-        to: str | None = None,
     ) -> None:
-        model = given_or_installed(model, to)
         if threads is not None:
             if threads < 1:
                 raise MacaronError(f"threads must be 1 or more, not {threads}")
@@ -86,8 +81,7 @@ class Translator:
             network = model
             verify(tokenizer, network.config)
         else:
-            network, tokenizer = load_folder(model, where, int8=int8 or dtype is None)
-            int8 = int8 or network.in_int8
+            network, tokenizer = load_folder(model, where)
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
         saved = network.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
@@ -95,7 +89,6 @@ class Translator:
         self.model: TranslationModel = network.to(where, None if products_only else precision)
         fast = int8 or (self.folder and where.type == "cpu" and (precision or saved) == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else with_kernels(self.model, self.half)
-        self.model = self.searched if network.in_int8 else self.model
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
         self.settings = _folder_settings(network)

@@ -10,12 +10,10 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from macaron import lazy
-from macaron.errors import MacaronError, first_line
 
 if TYPE_CHECKING:
     from macaron.huggingface.configuration import HFEncoderConfig as HFEncoderConfig
@@ -89,15 +87,3 @@ def register_when_imported() -> None:
             _register(name)
     if not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Watcher())
-
-
-def card_scores(folder: Path) -> dict[str, Any]:
-    """The scores in the metadata of a folder's model card (README.md), such as ``bleu on tatoeba``."""
-    from huggingface_hub import ModelCard
-
-    path = folder / "README.md"
-    try:
-        results = (ModelCard.load(path).data.eval_results or []) if path.is_file() else []
-    except Exception as error:  # whatever its parser of YAML raises
-        raise MacaronError(f"{path}: the metadata cannot be read ({first_line(error)})") from None
-    return {f"{each.metric_name or each.metric_type} on {each.dataset_name}": each.metric_value for each in results}

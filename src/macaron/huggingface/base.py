@@ -15,7 +15,6 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
 from macaron.files import atomic_file
-from macaron.huggingface import quantised  # noqa: F401 (it registers itself)
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import CARD, MODEL_FILES, USED_FILES, has_own_card
 from macaron.nn.attention import KeyValueCache

@@ -10,7 +10,7 @@ from typing import Any
 from macaron.errors import MacaronError, UsageError, require
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import PLACES, find_folder, installed_folders, load_config, run_model, run_of, stored_type
+from macaron.models.load import find_folder, load_config, run_of, stored_type
 from macaron.settings import load_toml
 
 _PAIR = re.compile(r"([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)-([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)=(.+)")
@@ -96,35 +96,6 @@ class Catalogue:
         return found
 
 
-def installed() -> list[ServedModel]:
-    """The installed models that translate, with the names under which they are found; at least one."""
-    models = []
-    for name, path in installed_folders().items():
-        folder = run_model(path) or path
-        if stored_type(folder) == TranslationConfig.model_type and all(pair := _languages(folder)):
-            models.append(ServedModel(name, folder, ("translation",), *pair))
-    if not models:
-        remedy = f"give a model folder or the folder of a run, or set {PLACES} to a folder that holds some"
-        raise MacaronError(f"no translation model is installed: {remedy}")
-    return models
-
-
-def given_or_installed(model: Any, to: str | None) -> Any:
-    """The model that was given; without one the folder of the installed one that translates into a language."""
-    if model is not None:
-        require(to is None, "the target language (--to) chooses an installed model: leave it out, or the model")
-        return model
-    models = installed()
-    fitting = [each for each in models if to is None or _base(each.target) == _base(to)]
-    if len(fitting) == 1:
-        return fitting[0].folder
-    names = ", ".join(f"{each.name} ({each.source} to {each.target})" for each in fitting or models)
-    if not fitting:
-        raise UsageError(f"no installed model translates into {to}; there is {names}")
-    choice = "Name one as the model" if to else "Choose a target language (--to), or name one as the model"
-    raise UsageError(f"several installed models fit: {names}. {choice}.")
-
-
 def language_name(code: str) -> str:
     """The English name of a language; the code where it is unknown."""
     return str(_NAMES.get(_base(code), code))
@@ -145,14 +116,9 @@ def _served(argument: str) -> ServedModel:
         name = (run_of(folder) or (place.parent if place.name == "model" else place)).name
         return ServedModel(name, folder, (own, "feature_extraction", "sentence_similarity"))
     require(kind == TranslationConfig.model_type, f"{folder}: a model of type {kind!r} cannot be served")
-    source, target = (given[1], given[2]) if given else _languages(folder)
-    if not (source and target):
-        raise UsageError(f"{folder}: the model does not name its languages. Name them: de-en={argument}")
-    return ServedModel(f"{source}-{target}", folder, ("translation",), source, target)
-
-
-def _languages(folder: Path) -> tuple[str, str]:
-    """Source and target language of a translation model; empty where it does not name them."""
     stored = read_json(folder / "tokenizer_config.json", Record)
-    source, target = (stored.get(name) for name in ("source_lang", "target_lang"))
-    return source if isinstance(source, str) else "", target if isinstance(target, str) else ""
+    pair = (given[1], given[2]) if given else (stored.get("source_lang"), stored.get("target_lang"))
+    if not all(isinstance(code, str) and code for code in pair):
+        raise UsageError(f"{folder}: the model does not name its languages. Name them: de-en={argument}")
+    source, target = map(str, pair)
+    return ServedModel(f"{source}-{target}", folder, ("translation",), source, target)

@@ -40,11 +40,6 @@ MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 CARD = "README.md"
 _WRITTEN = re.compile(rb"(.*)<!-- macaron ([0-9a-f]{64}) -->\n", re.DOTALL)
 _REMEDY = "Copy the folder again."
-#: In config.json, under transformers' key: matrices are int8. Beside each there are ``NAME_scale``, those of its rows.
-QUANTISATION, INT8, SCALES = "quantization_config", {"quant_method": "macaron-int8"}, "_scale"
-#: Model folders that are found by name: those that come with Macaron, or with a distribution of their own. A user's own
-#: are in the folders that the environment variable names (``:`` between them).
-INSTALLED, PLACES = Path(__file__).parents[1] / "installed", "MACARON_MODELS"
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 #: What a model is loaded from; a folder may hold more, which others write.
@@ -52,15 +47,13 @@ USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_con
 
 
 def find_folder(path: str | Path, *kinds: str) -> Path:
-    """The model folder at a path: the folder itself, or that of a run, or an installed one. Its files exist, if unread.
+    """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
 
     Its model is of one of these kinds (``translation``, ``encoder``, ``language``), or of any.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
     folder = Path(path)
-    if not folder.exists():
-        folder = installed_folders().get(str(path), folder)
     if not (folder / _CONFIG).is_file():
         found = run_model(folder) or folder
         if found.name != "model" and found != folder:
@@ -83,18 +76,6 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
     whole = (folder / "tokenizer.json").is_file()
     require(whole, f"{lacks}. It is saved with the weights: copy the folder again.")
     return folder
-
-
-def installed_folders() -> dict[str, Path]:
-    """Model folders, or those of finished runs, by the names under which they are found: a user's own come first."""
-    places = [Path(place) for place in os.environ.get(PLACES, "").split(os.pathsep) if place]
-    found: dict[str, Path] = {}
-    for place in (*places, INSTALLED):
-        require(place.is_dir() or place == INSTALLED, f"{place}: no such folder ({PLACES} names it)")
-        for path in sorted(place.glob("[!.]*")):
-            if any((folder / _CONFIG).is_file() for folder in (path, path / "model")):
-                found.setdefault(path.name, path)
-    return found
 
 
 def run_model(run: Path) -> Path | None:
@@ -142,16 +123,6 @@ def model_kind(folder: Path) -> Any:
     return str(stored_type(folder)).removeprefix("macaron-")
 
 
-def is_int8(folder: Path) -> bool:
-    """Whether ``macaron quantise`` wrote a folder: its matrices are int8."""
-    return bool(read_json(folder / _CONFIG, Record, _REMEDY).get(QUANTISATION) == INT8)
-
-
-def is_matrix(name: str, weight: Tensor) -> bool:
-    """Whether a weight is int8 in such a folder: that of a linear map, or an embedding table."""
-    return name.endswith(".weight") and weight.dim() == 2
-
-
 def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
     """The configuration of a folder, with these fields changed."""
     stored = read_json(folder / _CONFIG, Record, _REMEDY)
@@ -165,7 +136,6 @@ def load_model(
     dtype: torch.dtype | None = None,
     heads: Sequence[str] = (),
     device: torch.device | None = None,
-    int8: bool = False,
     **changes: Any,
 ) -> tuple[Any, list[str]]:
     """A model in evaluation mode, checked to be complete, and the names of the weights that its heads lack.
@@ -173,8 +143,6 @@ def load_model(
     :param dtype: of the weights; by default the one that they were saved in
     :param device: that the weights are read to; what its heads lack is on the CPU
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
-    :param int8: leave int8 what the folder has in int8 and `macaron.decode.cpu` multiplies by: linear maps and the
-        tokens' table, each with the attribute ``scales``. The model can then do nothing but be packed
     """
     with checked(folder, USED_FILES):
         import torch
@@ -187,14 +155,10 @@ def load_model(
             with naming(folder / _GENERATION):
                 model.generation_config = GenerationSettings.from_dict(said)
         stored = read_weights(folder)
-        linear = (name for name, part in model.named_modules() if isinstance(part, torch.nn.Linear))
-        rows = {f"{name}.weight" for name in (*linear, "embedding.tokens")} if int8 else set()
-        scales = _restore(folder, stored, rows)
         expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
         if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
             stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
-        numbers = {name: each for name, each in stored.items() if each.is_floating_point() or name in scales}
-        kept = {name: each for name, each in numbers.items() if each.shape == expected.get(name)}
+        kept = {n: each for n, each in stored.items() if each.shape == expected.get(n) and each.is_floating_point()}
         lacking = sorted(expected.keys() - kept.keys())
         missing = [name for name in lacking if not name.startswith(tuple(heads))]
         unknown = sorted(name for name in stored.keys() - expected.keys() if not name.startswith(tuple(heads)))
@@ -213,17 +177,12 @@ def load_model(
             leaf.reset_parameters()
         kind = dtype or next((each.dtype for each in stored.values() if each.is_floating_point()), torch.float32)
         # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-        weights = {n: each.to(device, None if n in scales else kind, copy=True) for n, each in kept.items()}
+        weights = {name: each.to(device, kind, copy=True) for name, each in kept.items()}
         for name, tensor in weights.items():
             # A sum is quicker; where it overflows, the values themselves decide.
             if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
                 raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
-        for name in scales:
-            model.get_parameter(name).requires_grad_(False)
         model.load_state_dict(weights, strict=False, assign=True)
-        for name, each in scales.items():
-            model.get_parameter(name).scales = each
-        model.in_int8 = bool(scales)
         return model.to(kind).eval(), lacking
 
 
@@ -278,24 +237,19 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
 
     :param weights: other than the model's own, by their names in the model
     """
+    from safetensors.torch import save_file
+
     given = model.state_dict() if weights is None else weights
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in given.items()}
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     write_config(folder, model, dtype, config)
-    save_weights(folder, tensors)
-    seal(folder, MODEL_FILES)
-
-
-def save_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write model.safetensors."""
-    from safetensors.torch import save_file
-
     try:
-        save_file(dict(tensors), folder / _WEIGHTS, metadata={"format": "pt"})
+        save_file(tensors, folder / _WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(folder / _WEIGHTS)) from error
+    seal(folder, MODEL_FILES)
 
 
 def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = None) -> None:
@@ -326,23 +280,3 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise MacaronError(f"{folder}: {what}. {_REMEDY} ({first_line(error)})") from error
     prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
     return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
-
-
-def _restore(folder: Path, stored: dict[str, Tensor], rows: set[str]) -> dict[str, Tensor]:
-    """Take the scales out of the weights of an int8 folder, and restore the matrices: float32, but for those named.
-
-    The scales of those come back.
-    """
-    kept: dict[str, Tensor] = {}
-    for name in [name for name, each in stored.items() if is_matrix(name, each)] if is_int8(folder) else ():
-        what, rounded, scales = f"{folder / _WEIGHTS}: {name!r}", stored[name], stored.pop(name + SCALES, None)
-        kinds = [None if each is None else str(each.dtype) for each in (rounded, scales)]
-        if kinds != ["torch.int8", "torch.float32"] or scales is None or scales.shape != rounded.shape[:1]:
-            raise MacaronError(f"{what} is not int8 with a float32 scale for each row, as config.json says. {_REMEDY}")
-        if not bool(((scales > 0) & (scales * 127).isfinite()).all()):
-            raise MacaronError(f"{what} has scales that are not positive, or overflow: they are damaged. {_REMEDY}")
-        if name in rows:
-            kept[name] = scales.clone()
-        else:
-            stored[name] = rounded * scales[:, None]
-    return kept

@@ -23,8 +23,6 @@ class Network(nn.Module):
     config: Any
     embedding: Embedding
     encoder: Stack
-    #: Whether its matrices are int8, as `macaron.models.load.load_model` leaves them.
-    in_int8: bool = False
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

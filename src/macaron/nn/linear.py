@@ -1,4 +1,4 @@
-"""Linear maps and embedding tables that draw their own weights, the feed-forward network, and matrices in int8.
+"""Linear maps and embedding tables that draw their own weights, and the feed-forward network.
 
 Each leaf has its own initialisation: transformers initialises leaf by leaf, and only what a checkpoint did not fill.
 """
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 Activation = Callable[[Tensor], Tensor]
 _BITS = 1 << 16  # values of a random number that decides what dropout keeps
-SMALLEST_SCALE = 1e-12  # of numbers in int8, for rows of zeros
 
 
 @dataclass(frozen=True)
@@ -60,15 +59,6 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     # A product with bytes is several times faster than one with booleans.
     kept = (bits[: x.numel()] >= threshold - _BITS // 2).view(torch.uint8).view(x.shape)
     return (x * kept).mul_(_BITS / (_BITS - threshold))
-
-
-def round_rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix (O, I) in int8, and the scales (O,) of its rows: the largest number of a row becomes 127.
-
-    To round ``rounded * scales[:, None]`` gives the same int8 numbers again.
-    """
-    scales = (matrix.abs().amax(dim=1) / 127).clamp_(min=SMALLEST_SCALE)
-    return (matrix / scales[:, None]).round_().to(torch.int8), scales
 
 
 def xavier_bound(fan_in: int, fan_out: int) -> float:

@@ -148,12 +148,6 @@ def _models() -> Iterator[Reader]:
     weights, config, tokenizer = (
         f"run/model/{name}" for name in ("model.safetensors", "config.json", "tokenizer.json")
     )
-    small, words = ("translate", "small", *TRANSLATE[2:]), {"sealed": "small", "names": ("small/", "small:", "model.")}
-    for file, mutation, right in (("config.json", m.as_json, o.typed), ("model.safetensors", m.safetensors, o.tensors)):
-        yield Reader(f"int8 folder, {file}", f"small/{file}", mutation, small, OUT, right, **words)
-    yield Reader(
-        "quantise", weights, m.safetensors, ("quantise", "run", "--out", "new"), CONVERTED, o.tensors, **sealed
-    )
     yield Reader("int8", weights, m.safetensors, (*TRANSLATE, "--int8"), OUT, o.tensors, share=0.5, **sealed)
     yield Reader("train --from", config, m.as_json, (*TRAIN, "--from", "run"), TRAINED, also=DATA, share=0.3, **sealed)
     command = (*PREPARE, "--set", "data.tokenizer=run")

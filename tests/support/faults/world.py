@@ -20,7 +20,7 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "was", "good", "bad", "and
 _NAMES = """corpus gz xz packed glue pairs.toml text.toml gz.toml xz.toml dump.toml lines-zip.toml lines-tar-gz.toml
 sgm-tar-gz.toml train.tsv dev.tsv train.csv dev.csv lines.txt lines.txt.gz foreign.pt dict.txt codes.txt
 doc.html doc.srt doc.txt keys.txt mixed.toml libre.json deepl.json openai.json features.json form.txt multipart.txt
-data mixed text run small other bert classifier glue-run stopped shards back.json"""
+data mixed text run other bert classifier glue-run stopped shards back.json"""
 #: Everything that the world consists of.
 NAMES = frozenset(_NAMES.split())
 COLUMNS = ("--text", "text", "--label", "label")
@@ -51,7 +51,6 @@ def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
         "glue-run": (("bert",), ("glue", "bert", "--data", "glue", *GLUE, "--out", "glue-run")),
         "bert": (("text",), ("train", "text.toml", "--out", "bert")),
         "text": ((), ("prepare", "text.toml", "--workers", "1")),
-        "small": (("run",), ("quantise", "run", "--out", "small")),
         "other": (("data",), ("train", "pairs.toml", "--out", "other", "--set", "model.scheme=lie-fg")),
         "shards": (("run",), ()),
         "stopped": (("run",), ()),

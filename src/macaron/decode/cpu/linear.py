@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
-from macaron.nn.linear import SMALLEST_SCALE, round_rows
 
+_SMALLEST = 1e-12  # of a scale, for rows of zeros
 _SEVEN_BITS = 63  # the largest level of a number with 7 bits
 #: The int8 kernel's last arguments: scale, zero point and type of the output, then no post-operation.
 _AS_FLOAT: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
@@ -108,13 +108,12 @@ class PackedLinear(Direct):
         super().__init__()
         self.relu, self.after, self.coefficient = relu, "relu" if relu else "none", coefficient
         # Plain attributes, not buffers: oneDNN's blocks can be neither saved nor moved.
-        self.bias = None if bias is None else bias.detach() * coefficient
+        weight, self.bias = weight.detach(), None if bias is None else bias.detach() * coefficient
         self.kernel: Any = None
         self.pack(weight, nonnegative)
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
         """Prepare the matrix."""
-        weight = weight.detach()
         self.weight = weight if self.coefficient == 1 else weight * self.coefficient
         if packed_products():
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
@@ -141,14 +140,14 @@ class Int8Linear(PackedLinear):
     """
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
-        """Round the matrix, unless it is int8 already, and prepare it."""
-        stored: Any = getattr(weight, "scales", None)
-        rounded, scales = round_rows(weight.detach()) if stored is None else (weight.detach(), stored)
+        """Round the matrix and prepare it."""
+        scales = (weight.abs().amax(dim=1) / 127).clamp_(min=_SMALLEST)
+        rounded = (weight / scales[:, None]).round_().to(torch.int8)
         self.scales, self.zeros = scales * self.coefficient, torch.zeros(len(weight), dtype=torch.long)
         self.nonnegative = nonnegative
         self.levels = 127 if nonnegative else activation_levels()
         self.zero = 0 if nonnegative else self.levels + 1
-        self.smallest = torch.tensor(SMALLEST_SCALE)
+        self.smallest = torch.tensor(_SMALLEST)
         self.kernel = _rounding_kernel()
         self.rounds = self.kernel is not None
         if self.rounds:

@@ -35,14 +35,14 @@ PackedClass = type[PackedLinear]
 class Packed(DecoderNetwork):
     """A network with packed matrices. It writes text; it cannot be trained, moved or saved.
 
-    :param model: a float32 model on the CPU, or one in int8; norms and embeddings are shared with it
+    :param model: a float32 model on the CPU; norms and embeddings are shared with it
     :param int8: round matrices to 8 bits, with a scale for each row; their inputs are rounded, too
     """
 
     def __init__(self, model: DecoderNetwork, int8: bool = False) -> None:
         nn.Module.__init__(self)  # the parts exist already
         table = model.embedding.tokens.weight
-        if table.device.type != "cpu" or table.dtype != (torch.int8 if int8 and model.in_int8 else torch.float32):
+        if table.device.type != "cpu" or table.dtype != torch.float32:
             raise MacaronError(f"only a float32 model on the CPU can be packed, not {table.dtype} on {table.device}")
         if isinstance(model, Packed):
             raise MacaronError("the model is packed already")
@@ -266,20 +266,7 @@ class CpuEmbedding(Direct, Embedding):
         nn.Module.__init__(self)
         self.take_over(plain)
         self.table = torch.empty(0)
-        self.row_scales: Any = getattr(plain.tokens.weight, "scales", None)  # of a table in int8
         self.product = linear(plain.tokens.weight, plain.output_bias)
-
-    def forward(
-        self,
-        ids: Tensor | None,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
-        vectors: Tensor | None = None,
-    ) -> Tensor:
-        """Tokens (B, T) to (B, T, D)."""
-        if vectors is None and self.row_scales is not None:
-            vectors = self.tokens(ids) * self.row_scales[ids].unsqueeze(-1)
-        return super().forward(ids, positions, segments, vectors)
 
     def of_positions(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The vectors of positions of any shape: that shape + (D,)."""
