@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -77,6 +78,17 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def keep_compiled() -> None:
+    """Let PyTorch keep what it compiles in the user's cache, unless TORCHINDUCTOR_CACHE_DIR names another folder.
+
+    A compiled layer has the attention that was chosen when it was compiled: so one of an older version is not found.
+    """
+    with suppress(OSError, RuntimeError):  # no home, or nothing may be written there: then for a shorter time
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "macaron" / "compiled-without-cudnn"
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 @cache

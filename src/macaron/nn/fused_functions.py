@@ -88,16 +88,19 @@ _compiling = ContextVar("compiling", default=False)
 @contextmanager
 def compiling() -> Iterator[None]:
     """A context in which launches compile their kernels, many at a time, and compute nothing: results are undefined."""
-    if os.environ.get("TRITON_INTERPRET"):  # then there is nothing to compile
+    import triton
+
+    # Without it, or without anything to compile, all is computed as usual.
+    mode = None if os.environ.get("TRITON_INTERPRET") else getattr(triton, "AsyncCompileMode", None)
+    if mode is None:
         yield
         return
-    from triton import AsyncCompileMode
-
+    cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     token = _compiling.set(True)
     try:
         # Otherwise backward passes launch from another thread, which does not know of this context.
         alone = torch.autograd.set_multithreading_enabled(False)
-        with alone, ThreadPoolExecutor() as pool, AsyncCompileMode(pool):
+        with alone, ThreadPoolExecutor(max(1, cores)) as pool, mode(pool):
             yield
     finally:
         _compiling.reset(token)

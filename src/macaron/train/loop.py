@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.device import own_stream
+from macaron.device import keep_compiled, own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
@@ -58,6 +58,8 @@ class Trainer:
         lacks = task.fuse(settings, fixed_shapes, self.half, sharded) if wanted else ""
         path = f"compiled ({lacks})" if lacks else "fused kernels" if wanted else "eager"
         self.described = f"{self.device.type}, {'bfloat16' if self.half else 'float32'}, {path}"
+        if lacks:
+            keep_compiled()
         for part in task.compiled_parts if lacks else ():
             part.compile(dynamic=False if fixed_shapes else None)
         parts = [] if task.model.config.tying == "depth" else task.layers  # FSDP gathers one at a time
@@ -147,9 +149,8 @@ class Trainer:
     def _after_update(self, epoch: int, end_of_epoch: bool) -> None:
         """Log, validate, save, stop: whatever is due after an update of an epoch."""
         settings, state = self.settings, self.state
-        at_end = self._over()
-        # Not at ends of epochs: means over the few updates that an epoch leaves would be spikes in a curve.
-        log = state.update % settings.log_every == 0 or (at_end and state.update < settings.log_every)
+        # Whatever the epochs: means over the few updates that an epoch leaves would be spikes in a curve.
+        log = state.update % settings.log_every == 0
         validate, save = (
             state.update % every == 0 if every else end_of_epoch
             for every in (settings.validate_every, settings.checkpoint_every)
@@ -157,6 +158,7 @@ class Trainer:
         if state.parts > self.parts_logged:
             self.parts_logged = state.parts
             self.log.metrics(state.update, {"epoch": epoch, "parts": state.parts}, max(self._shares()))
+        at_end = self._over()
         if not self.estimated and (log or self.seconds - self.begun[0] > stopping.ESTIMATE_AFTER):
             self.estimated = True
             if not log:

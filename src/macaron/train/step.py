@@ -90,14 +90,16 @@ class RecordedStep(TrainStep):
     def _compile(self, batch: Any) -> None:
         """Compile the fused kernels of training and validation at once: one after the other they take much longer."""
         device = next(iter(tensors_of(batch).values())).device
-        with torch.random.fork_rng([device]), compiling():
-            self._run(batch, 0.0)
-            self.module.eval()
-            with torch.no_grad(), self.autocast():
-                self.module(batch)
+        try:
+            with torch.random.fork_rng([device]), compiling():
+                self._run(batch, 0.0)
+                self.module.eval()
+                with torch.no_grad(), self.autocast():
+                    self.module(batch)
+        finally:
             self.module.train()
-        # What was added is undefined, and before the first step there is nothing else.
-        torch._foreach_zero_([each.grad for each in self.module.parameters() if each.grad is not None])
+            # What was added is undefined, and before the first step there is nothing else.
+            torch._foreach_zero_([each.grad for each in self.module.parameters() if each.grad is not None])
 
     def _record(self, batch: Any, summed: bool) -> None:
         """Record the step for batches of this kind, if it is not recorded yet."""
