@@ -50,7 +50,7 @@ def run_card(recipe: Recipe, model: Network, summary: Mapping[str, Any]) -> str:
     settings["model"] = {key: value for key, value in settings["model"].items() if not key.startswith("from")}
     start = "" if source is None else f", from the weights of {_name(Path(source))}"
     training = (
-        f"{summary['update']:,} updates in {summary['seconds'] / 60:,.1f} minutes with Macaron {__version__}{start}. "
+        f"{summary['update']:,} updates with Macaron {__version__}{start}. "  # no times: the same run, the same card
         f"Of the last, best and averaged weights, as far as there were such, these are: {chosen}. The settings:\n\n"
         f"```toml\n{write_toml(settings).strip()}\n```"
     )
