@@ -2,7 +2,8 @@
 
 It computes what the plain modules compute, for packed rows and the usual operators (`Stack.uncovered` says which not).
 States are rows (N, D) in the precision of products. A sub-step leaves its sum to the next one, which needs its norm:
-one kernel reads state and move and writes sum and norm. Gradients of weights and biases are float32.
+one kernel reads state and move and writes sum and norm. Gradients of weights and biases are float32, but that of the
+bias before an activation other than relu and gelu, which PyTorch's own operators compute.
 """
 
 from dataclasses import dataclass
